@@ -1,5 +1,5 @@
-"""Exposes an agent: prints a sample as a line, serves figures for Prometheus under `/metrics`, says whether the agent
-is well (`/health`) and ready (`/ready`), and tells a service manager its state, as `Type=notify` units expect it."""
+"""Exposes an agent: prints a sample as a line, serves figures for Prometheus under `/metrics`, reports whether the
+agent is well (`/health`) and ready (`/ready`), and sends a service manager its state, as `Type=notify` units expect."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
     from prometheus_client.core import Metric as Family
 
-_COUNTS: Final = "_total"
+_COUNTER_SUFFIX: Final = "_total"
 READY: Final = "READY=1"
 ALIVE: Final = "WATCHDOG=1"
 STOPPING: Final = "STOPPING=1"
@@ -36,7 +36,7 @@ STOPPING: Final = "STOPPING=1"
 @dataclass(frozen=True, slots=True)
 class Metric:
     """A figure; its name ends in `_total` if it is a counter. Figures of one name have the same labels. An unread
-    figure (None) stays in its series as NaN, with which no comparison holds."""
+    figure (None) is NaN, for which every comparison is false."""
 
     name: str
     help: str
@@ -59,7 +59,7 @@ class ServedState:
 
     @property
     def is_ready(self) -> bool:
-        """Say whether the agent is ready now: an agent that hangs still shows an old reading."""
+        """Say whether the agent is ready now, and does not hang with an old reading."""
         return self.well and self.ready and boottime_s() < self.taken_at + self.good_for_s
 
 
@@ -127,9 +127,9 @@ def exposing(address: str | None) -> Iterator[Board]:
     try:
         server = ThreadingHTTPServer((host.strip("[]"), int(port)), _handler(board))
     except (OSError, OverflowError) as error:
-        raise EnvironmentFault(f"{address} cannot be listened on: {error}") from error
+        raise EnvironmentFault(f"cannot listen on {address}: {error}") from error
     server.daemon_threads = True
-    # Others ask this server, so no simulation stands in for its thread.
+    # Other programs read this server, so its thread is never simulated.
     thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)  # noqa: TID251
     thread.start()
     try:
@@ -141,8 +141,8 @@ def exposing(address: str | None) -> Iterator[Board]:
 
 
 def registry_of(board: Board) -> CollectorRegistry:
-    """Make a registry of these figures alone, with a family for each name, and without the process's own."""
-    from prometheus_client import CollectorRegistry  # noqa: PLC0415 - only who serves figures pays for it
+    """Make a registry of these figures only, with a family for each name, and without the process's default figures."""
+    from prometheus_client import CollectorRegistry  # noqa: PLC0415 - loaded only to serve figures
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily  # noqa: PLC0415
 
     class Figures:
@@ -151,12 +151,12 @@ def registry_of(board: Board) -> CollectorRegistry:
             for name in dict.fromkeys(figure.name for figure in metrics):
                 same = [figure for figure in metrics if figure.name == name]
                 labels = [label for label, _ in same[0].labels]
-                counts = name.endswith(_COUNTS)
-                family = CounterMetricFamily if counts else GaugeMetricFamily
-                made = family(name.removesuffix(_COUNTS) if counts else name, same[0].help, labels=labels)
+                is_counter = name.endswith(_COUNTER_SUFFIX)
+                family = CounterMetricFamily if is_counter else GaugeMetricFamily
+                metric = family(name.removesuffix(_COUNTER_SUFFIX) if is_counter else name, same[0].help, labels=labels)
                 for figure in same:
-                    made.add_metric([value for _, value in figure.labels], _number(figure.value))
-                yield made
+                    metric.add_metric([value for _, value in figure.labels], _number(figure.value))
+                yield metric
 
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Figures())
@@ -175,14 +175,14 @@ def _handler(board: Board) -> type[BaseHTTPRequestHandler]:
             shown = board.shown
             if self.path.partition("?")[0] == "/metrics":
                 encode, kind = choose_encoder(self.headers.get("Accept", ""))
-                # Before the first reading there is nothing to scrape, which is no healthy target.
+                # Before the first reading there are no figures, so the target is not healthy.
                 self._answer(200 if shown.metrics else 503, kind, encode(registry))
             elif self.path in ("/health", "/ready"):
-                good, answer = shown.well, dict(shown.health)
+                is_good, answer = shown.well, dict(shown.health)
                 if self.path == "/ready":
-                    good = shown.is_ready
+                    is_good = shown.is_ready
                     answer |= {} if shown.problems is None else {"problems": document(shown.problems)}
-                self._answer(200 if good else 503, "application/json", json.dumps(answer).encode())
+                self._answer(200 if is_good else 503, "application/json", json.dumps(answer).encode())
             else:
                 self._answer(404, "text/plain", b"/metrics, /health or /ready\n")
 
@@ -197,13 +197,13 @@ def _handler(board: Board) -> type[BaseHTTPRequestHandler]:
                 self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's name
-            """Nobody reads who asked."""
+            """Log no requests."""
 
     return Handler
 
 
 def notify(*states: str) -> bool:
-    """Send these states to a service manager, and say whether one listens. A manager that is gone stops nobody."""
+    """Send these states to a service manager, and say whether there is one. A failure is ignored."""
     path = os.environ.get("NOTIFY_SOCKET", "")
     if not path.startswith(("/", "@")):
         return False

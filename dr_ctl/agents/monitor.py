@@ -1,8 +1,8 @@
 """Samples both sites of an installation into the history, and keeps the stored estimate fresh. The monitor changes
 nothing. An unread value has no row.
 
-A process of its own makes the estimate. The process keeps its session of Spark between two estimates, or ends with each
-and takes its memory with it.
+A separate process makes the estimates. It keeps its Spark session between two estimates, or ends after each and frees
+its memory.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ from dr_ctl.topologies.registry import Snapshot
 from dr_ctl.topologies.topology import TimedReading
 
 FLUSH_EVERY_S = 60.0
-RECENT_S: Final = 60.0  # a reading is recent for so long: a working monitor reads every few seconds
-MIN_INTERVAL_S: Final = 0.25  # between two whole readings
-READING_SHARE: Final = 20  # whole readings take a twentieth of the time at most, unless `history.every` asks for more
-GAPS_OF_S: Final = 900.0
-"""The largest gap between two readings is shown for so long. The loss bound counts a gap's messages as one burst."""
+RECENT_S: Final = 60.0  # a reading is recent for this time: a working monitor reads every few seconds
+MIN_INTERVAL_S: Final = 0.25  # between two complete readings
+READING_FACTOR: Final = 20  # complete readings take at most a twentieth of the time, unless `history.every` is shorter
+GAPS_WITHIN_S: Final = 900.0
+"""The largest gap of this time is shown. The loss bound counts a gap's messages as one burst."""
 ESTIMATE_EVERY_S: Final = 300.0
-ESTIMATE_SHARE: Final = 20
-"""Estimates take a twentieth of the time at most, so long ones are made more seldom."""
+ESTIMATE_FACTOR: Final = 20
+"""Estimates take at most a twentieth of the time, so slow ones are made less often."""
 
 
 class AnotherMonitor(DrCtlError):
-    """A monitor records into this history already, and the rows of two would count twice."""
+    """A monitor records into this history already; the rows of two monitors would be counted twice."""
 
     exit_code = ExitCode.LOCKED
     remedy = "One is enough: end one of the two."
 
 
 class Monitor:
-    """Reads everything so often that it takes a twentieth of the time at most, between `MIN_INTERVAL_S` and the time of
-    `history.every`. Where that leaves room and the topology can, the monitor reads the outflows alone in between.
+    """Reads both sites completely, with an interval between `MIN_INTERVAL_S` and `history.every` in which readings take
+    at most a twentieth of the time. In between it reads the outflows only, if there is time and the topology can.
 
     Every reading is on disk within a second, because this machine may be lost with the site. The history's files appear
     once a minute, at the end, and at once when a site changes its role or a broker falls silent or answers again."""
@@ -61,7 +61,7 @@ class Monitor:
         settings = installation.settings
         self._topology = topology
         self.every_s = every_s if every_s is not None else settings.history.every
-        self._outflow_s: float | None = settings.history.outflow  # becomes None where outflows cannot be read alone
+        self._outflow_s: float | None = settings.history.outflow  # None if the topology cannot read outflows only
         history = installation.history
         if (other := another_monitor(history.near)) is not None:
             raise AnotherMonitor(f"another monitor records into {history.shown}: {other}")
@@ -71,7 +71,7 @@ class Monitor:
             raise AnotherMonitor(f"another monitor records into {history.shown}: on {host}, within the last minutes")
         self._writer = Writer(history.near, every_s=FLUSH_EVERY_S, whole_every_s=self.every_s)
         self._upkeep_task: BackgroundTask[bool] | None = None
-        self._next = self._whole_at = self._outflow_at = system().monotonic()
+        self._next = self._complete_at = self._outflow_at = system().monotonic()
         self._state: object = None
         self._gaps = deque[tuple[float, float]]()
         self._active: dict[tuple[str, str | None], Row] = {}
@@ -82,7 +82,7 @@ class Monitor:
         self.cost_s = 0.0
 
     def close(self) -> None:
-        """Write the rows that are not on disk yet. Raises EnvironmentFault where they are lost now."""
+        """Write the rows that are not on disk yet. Raises EnvironmentFault if they are lost."""
         if self._upkeep_task is not None:
             self._upkeep_task.wait()
         self._writer.flush()
@@ -100,15 +100,15 @@ class Monitor:
 
     @property
     def interval_s(self) -> float:
-        """The time between two whole readings, by what the last one cost (`cost_s`)."""
-        return min(self.every_s, max(MIN_INTERVAL_S, READING_SHARE * self.cost_s))
+        """The time between two complete readings, by the duration of the last one (`cost_s`)."""
+        return min(self.every_s, max(MIN_INTERVAL_S, READING_FACTOR * self.cost_s))
 
     @property
     def gap_s(self) -> float:
         """The largest time between two readings of the last minutes, or since the newest one."""
         now = system().monotonic()
         since = now - self._gaps[-1][0] if self._gaps else 0.0
-        return max([since, *(gap for at, gap in self._gaps if now - at < GAPS_OF_S)])
+        return max([since, *(gap for at, gap in self._gaps if now - at < GAPS_WITHIN_S)])
 
     def sample(self) -> Sample:
         """Read both sites once, and add the rows of the brokers that answered."""
@@ -126,12 +126,12 @@ class Monitor:
         if polled is None:
             snapshot = self._topology.read()
             polled = TimedReading(snapshot, 0.0, system().monotonic() - began)
-        at, is_new = self._record(polled)
+        at, has_changed = self._record(polled)
         self.readings += 1
         self.cost_s = system().monotonic() - began - polled.ago_s
-        self._whole_at = began + self.interval_s
+        self._complete_at = began + self.interval_s
         self._outflow_at = began + (self._outflow_s or 0.0)
-        return polled.snapshot, at, is_new
+        return polled.snapshot, at, has_changed
 
     def _record(self, polled: TimedReading[Snapshot], *, only: Collection[str] | None = None) -> tuple[datetime, bool]:
         """Keep the rows of a reading, or those of the kinds in `only`. Return the time of the answers, and whether a
@@ -142,48 +142,48 @@ class Monitor:
         self.rows += len(rows)
         now = system().monotonic()
         self._gaps.append((now, now - self._gaps[-1][0] if self._gaps else 0.0))
-        while now - self._gaps[0][0] >= GAPS_OF_S:
+        while now - self._gaps[0][0] >= GAPS_WITHIN_S:
             self._gaps.popleft()
         for row in rows:
             if row.kind != "site" or row.start is None:
                 continue
             last = self._active.get((row.site, row.pair), row)
             self._active[row.site, row.pair] = row
-            if (seen := Takeover.between(last, row)) is not None:
-                self._unreported.append(seen)
-                self.takeovers.setdefault((seen.site, seen.pair), []).append(seen)
+            if (takeover := Takeover.between(last, row)) is not None:
+                self._unreported.append(takeover)
+                self.takeovers.setdefault((takeover.site, takeover.pair), []).append(takeover)
         if self._writer.add(rows) and (self._upkeep_task is None or self._upkeep_task.wait(0)):
             self._end_upkeep()
-            self._upkeep_task = in_background(partial(self._upkeep.step, at), "upkeep")  # to join an hour takes seconds
+            self._upkeep_task = in_background(partial(self._upkeep.step, at), "upkeep")  # joining an hour takes seconds
         answers = {(broker.site, broker.pair): broker.silent is None for broker in polled.snapshot.brokers}
         before, self._state = self._state, (polled.snapshot.roles, answers)
-        is_new = before not in (None, self._state)
-        if is_new:
+        has_changed = before not in (None, self._state)
+        if has_changed:
             self._writer.flush()
-        return at, is_new
+        return at, has_changed
 
     def _end_upkeep(self) -> None:
-        """Raise an unexpected error of the last upkeep here, because its thread would swallow it."""
+        """Raise an unexpected error of the last upkeep; its thread would not show it."""
         if self._upkeep_task is not None:
             self._upkeep_task.result()
 
     def wait(self, until: float | None) -> None:
-        """Wait for the next sample, and read meanwhile. Missed readings are not made up for."""
+        """Wait for the next sample, and read meanwhile. Missed readings are skipped."""
         began = system().monotonic()
         self._next = max(self._next + self.every_s, began)
-        moment = self._next if until is None else min(self._next, until)
+        deadline = self._next if until is None else min(self._next, until)
         while True:
-            # The next reading is a whole one, unless there is room for one of the outflows alone before it.
-            is_alone = self._outflow_s is not None and self._outflow_at + self._outflow_s / 2 < self._whole_at
-            at = self._outflow_at if is_alone else self._whole_at
-            if at > moment - MIN_INTERVAL_S / 2:
+            # The next reading is a complete one, unless there is time for a reading of outflows only before it.
+            outflows_only = self._outflow_s is not None and self._outflow_at + self._outflow_s / 2 < self._complete_at
+            at = self._outflow_at if outflows_only else self._complete_at
+            if at > deadline - MIN_INTERVAL_S / 2:
                 break
             system().sleep(max(0.0, at - system().monotonic()))
-            is_new = self._read_everything()[2] if at == self._whole_at else self._read_outflows()
-            if is_new:
+            has_changed = self._read_everything()[2] if at == self._complete_at else self._read_outflows()
+            if has_changed:
                 self._next = system().monotonic()
-                return  # the caller gets a sample at once when something has changed
-        system().sleep(max(0.0, moment - system().monotonic()))
+                return  # the caller gets a sample at once after a change
+        system().sleep(max(0.0, deadline - system().monotonic()))
 
     def _read_outflows(self) -> bool:
         began = system().monotonic()
@@ -199,14 +199,14 @@ def served_state(
     monitor: Monitor, reading: Sample, figures: Sequence[Metric] = (), problems: Sequence[Finding] | None = None
 ) -> ServedState:
     """Return what the monitor serves: metrics of itself and of its history, with the `figures` and `problems` of the
-    sites. The monitor is ready once some broker has answered."""
-    own = [
+    sites. The monitor is ready once any broker has answered."""
+    metrics = [
         Metric("dr_ctl_monitor_readings_total", "full readings", monitor.readings),
         Metric("dr_ctl_monitor_reading_seconds", "duration of the last full reading", round(monitor.cost_s, 6)),
         Metric("dr_ctl_monitor_apart_seconds", "interval between full readings", round(monitor.interval_s, 6)),
         Metric("dr_ctl_monitor_gap_seconds", "largest time between readings", round(monitor.gap_s, 6)),
         Metric("dr_ctl_monitor_rows_total", "rows of the history that were recorded", monitor.rows),
-        Metric("dr_ctl_monitor_waiting_rows", "rows that no file of the history holds yet", reading.waiting),
+        Metric("dr_ctl_monitor_waiting_rows", "rows that are not in a file of the history yet", reading.waiting),
         Metric(
             "dr_ctl_monitor_dropped_rows_total", "rows that were dropped because the disk was full", reading.dropped
         ),
@@ -218,17 +218,17 @@ def served_state(
     ]
     for broker in reading.snapshot.brokers:
         if broker.nodes:
-            seen = monitor.takeovers.get((broker.site, broker.pair), [])
-            of = (("site", broker.site), ("pair", broker.pair))
-            own.append(Metric("dr_ctl_takeovers_total", "takeovers that the monitor has seen", len(seen), of))
-            first, lasted_s = (seen[-1].first, seen[-1].at_most_s) if seen else (None, None)
-            name, text = ("dr_ctl_last_takeover_timestamp_seconds", "first reading that saw its present node active")
-            own.append(Metric(name, text, first, of))
+            takeovers = monitor.takeovers.get((broker.site, broker.pair), [])
+            labels = (("site", broker.site), ("pair", broker.pair))
+            metrics.append(Metric("dr_ctl_takeovers_total", "takeovers that the monitor saw", len(takeovers), labels))
+            first, duration_s = (takeovers[-1].first, takeovers[-1].at_most_s) if takeovers else (None, None)
+            name, text = ("dr_ctl_last_takeover_timestamp_seconds", "first reading with the present node active")
+            metrics.append(Metric(name, text, first, labels))
             name, text = "dr_ctl_last_takeover_seconds", "longest time for which no node can have been active"
-            own.append(Metric(name, text, lasted_s, of))
+            metrics.append(Metric(name, text, duration_s, labels))
     answers = any(broker.silent is None for broker in reading.snapshot.brokers)
     good_for_s = max(RECENT_S, 3 * monitor.every_s)
-    return ServedState(reading.trouble is None, document(reading), [*own, *figures], answers, good_for_s, problems)
+    return ServedState(reading.trouble is None, document(reading), [*metrics, *figures], answers, good_for_s, problems)
 
 
 def history_rows(snapshot: Snapshot, at: datetime, took_s: float = 0.0) -> list[Row]:
@@ -256,23 +256,23 @@ def history_rows(snapshot: Snapshot, at: datetime, took_s: float = 0.0) -> list[
 
 
 class Refresher:
-    """Asks for an estimate when it is due, and fetches the answer, without ever waiting for it."""
+    """Requests an estimate when it is due, and fetches the result, without a wait."""
 
     def __init__(self, request: Request, *, stays: bool, every_s: float = ESTIMATE_EVERY_S) -> None:
         """With `stays` the process waits for the next estimate; else it ends after each one."""
         self._request, self._stays, self._every_s = request, stays, every_s
         self._estimating: Estimating | None = None
-        self._is_asked = False
+        self._is_requested = False
         self._began = 0.0
         self._next = boottime_s()
-        self._said: str | None = None
+        self._last_reason: str | None = None
 
     def read(self) -> str | None:
-        """Ask for an estimate that is due. Return the reason why there is none, each reason once."""
+        """Request an estimate that is due. Return the reason why there is none, each reason once."""
         now = boottime_s()
-        if not self._is_asked:
+        if not self._is_requested:
             if now >= self._next:
-                self._began, self._is_asked = now, True
+                self._began, self._is_requested = now, True
                 if self._stays and self._estimating is not None and self._estimating.lives:
                     self._estimating.ask(self._request)
                 else:
@@ -281,10 +281,10 @@ class Refresher:
             return None
         if self._estimating is None or self._estimating.runs:
             return None
-        answer, self._is_asked = self._estimating.answer(), False
-        self._next = now + max(self._every_s, ESTIMATE_SHARE * (now - self._began))
+        answer, self._is_requested = self._estimating.answer(), False
+        self._next = now + max(self._every_s, ESTIMATE_FACTOR * (now - self._began))
         why = ". ".join(filter(None, (answer["error"], answer["remedy"]))) if "error" in answer else None
-        is_new, self._said = why != self._said, why
+        is_new, self._last_reason = why != self._last_reason, why
         return f"no estimate: {why}" if why is not None and is_new else None
 
     def close(self) -> None:

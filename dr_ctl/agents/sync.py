@@ -1,7 +1,7 @@
-"""Keeps the standby clean of copies whose messages were consumed, for as long as the other site serves.
+"""Deletes copies of consumed messages at the standby, as long as the other site serves.
 
-The topology decides on deletions. The agent stops them during an open run or on request, and writes down its state for
-people.
+The topology decides on deletions. The agent stops them during an open run or on request, and writes its state to a
+file.
 """
 
 import os
@@ -21,7 +21,7 @@ from dr_ctl.topologies.topology import Cleaner, Progress
 
 class Phase(Enum):
     RUNNING = "running"
-    HELD = "held"  # the agent follows what is consumed, and deletes nothing
+    HELD = "held"  # the agent follows consumed messages, and deletes nothing
     FINISHED = "finished"
 
 
@@ -38,7 +38,7 @@ class SyncStatus:
 
     @property
     def state(self) -> object:
-        """A change of this part is written down at once."""
+        """The part whose changes are written at once."""
         return self.phase, self.why, tuple(sorted(self.kept.silent)), self.kept.vanished
 
     @property
@@ -70,17 +70,17 @@ class SyncAgent:
         if self._notes.take_go_on():
             self._cleaner.go_on()
         self._last = self._cleaner.step(self.held)
-        # A message may be counted as acknowledged and not as delivered where a run cuts clients off.
+        # If a run cuts clients off, a message may count as acknowledged and not as delivered.
         if self._last.vanished and self._runs.unfinished() is None:
-            self._hold_itself()
+            self._put_hold()
         if self._last.over is not None:
             return self.end(self._last.over)
         held, run = self.held(), self._runs.unfinished()
         phase = Phase.HELD if held is not None else Phase.RUNNING
-        return self._stands(phase, held or "", run.name if run is not None else None)
+        return self._write(phase, held or "", run.name if run is not None else None)
 
     def end(self, why: str) -> SyncStatus:
-        return self._stands(Phase.FINISHED, why, None)
+        return self._write(Phase.FINISHED, why, None)
 
     def held(self) -> str | None:
         run = self._runs.unfinished()
@@ -89,20 +89,20 @@ class SyncAgent:
         hold = self._notes.hold()
         return hold.text if hold is not None else None
 
-    def _hold_itself(self) -> None:
-        """Hold the agent, and tell the growing count: a first reading may meet somebody in the middle of a removal."""
+    def _put_hold(self) -> None:
+        """Hold the agent, and update the count: a first reading may be made during a removal."""
         vanished = [queue for queue in self._last.queues if queue.vanished]
-        losses = "; ".join(f"{queue.vanished} message(s) left {queue.name} by no client" for queue in vanished)
+        losses = "; ".join(f"{queue.vanished} message(s) left {queue.name} unconsumed" for queue in vanished)
         hold = self._notes.hold()
         if hold is None or (hold.by == BY_AGENT and hold.reason != losses):
             since = hold.since if hold is not None else stamp(system().now())
             self._notes.put_hold(Hold(BY_AGENT, losses, since))
 
-    def _stands(self, phase: Phase, why: str, run: str | None) -> SyncStatus:
-        """Write the state down when it has changed, and every second."""
-        standing = SyncStatus(self._agent, system().now(), phase, why, run, self._last)
+    def _write(self, phase: Phase, why: str, run: str | None) -> SyncStatus:
+        """Write the state when it has changed, and every second."""
+        status = SyncStatus(self._agent, system().now(), phase, why, run, self._last)
         now = system().monotonic()
-        if standing.state != self._written or now >= self._write_at:
-            self._notes.write(document(standing))
-            self._written, self._write_at = standing.state, now + 1.0
-        return standing
+        if status.state != self._written or now >= self._write_at:
+            self._notes.write(document(status))
+            self._written, self._write_at = status.state, now + 1.0
+        return status

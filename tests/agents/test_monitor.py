@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dr_ctl.agents.exposing import Board, Metric, Sample, ServedState, exposing, registry_of
-from dr_ctl.agents.monitor import ESTIMATE_SHARE, GAPS_OF_S, AnotherMonitor, Monitor, Refresher, served_state
+from dr_ctl.agents.monitor import ESTIMATE_FACTOR, GAPS_WITHIN_S, AnotherMonitor, Monitor, Refresher, served_state
 from dr_ctl.agents.sync import Phase, SyncAgent
 from dr_ctl.application.monitoring import Recorded
 from dr_ctl.core.errors import Sick, Unreachable, UsageError
@@ -206,10 +206,10 @@ def test_looks_at_everything_take_a_twentieth_of_the_time(
     topology.clock.sleep(40)
     board.shown = served_state(monitor, monitor.sample())
     assert 40 < registry_of(board).get_sample_value("dr_ctl_monitor_gap_seconds") < 43
-    topology.clock.sleep(GAPS_OF_S)
+    topology.clock.sleep(GAPS_WITHIN_S)
     monitor.sample()
     monitor.wait(None)
-    assert monitor.gap_s == pytest.approx(GAPS_OF_S, abs=10), "the last of that time alone"
+    assert monitor.gap_s == pytest.approx(GAPS_WITHIN_S, abs=10), "the last of that time alone"
 
 
 def test_the_last_minute_is_whole_and_in_the_files_once_a_site_is_silent(
@@ -430,7 +430,7 @@ def test_a_long_one_is_made_more_seldom(worker: Callable[[str], list[str]]) -> N
     answered(refresher)
     took = time.monotonic() - began
 
-    assert 0 < refresher._next - time.monotonic() <= ESTIMATE_SHARE * took
+    assert 0 < refresher._next - time.monotonic() <= ESTIMATE_FACTOR * took
     refresher.close()
 
 

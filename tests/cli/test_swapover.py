@@ -224,7 +224,7 @@ def test_what_a_lost_site_brought_is_counted_by_its_identity_or_not_at_all(
     by_name = {entry["step"]: entry["evidence"] for entry in dr_ctl.journal(run) if entry["outcome"] == "succeeded"}
     if not is_looked_at:
         assert by_name["05-reconcile"]["recovered"] is None
-        assert "not looked at one by one: orders.in" in by_name["05-reconcile"]["text"]
+        assert "not browsed: orders.in" in by_name["05-reconcile"]["text"]
         return
     # A broker that starts tells its peer each address and each queue again: they are no acknowledgements.
     assert (by_name["03-residue"]["messages"], by_name["03-residue"]["acknowledgements"]) == (2, 1)

@@ -54,8 +54,8 @@ WITHOUT: Final = {
     "common/verbs/canary.py:draft": OWN,
     "continuity/reinstate.py:reconcile": ASIDE,
     "continuity/copies.py:planned_removals": PLANNED,
-    "continuity/reinstate.py:_forgotten": COMMANDS,
-    "continuity/reinstate.py:_set_aside": PLANNED,
+    "continuity/reinstate.py:_commands_removed": COMMANDS,
+    "continuity/reinstate.py:_leftovers_aside": PLANNED,
     "mirror/procedure.py:move_aside": ASIDE,
     "mirror/procedure.py:_leftovers_aside": PLANNED,
 }

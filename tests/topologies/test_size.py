@@ -67,7 +67,7 @@ WORK: dict[str, Callable[[ContinuitySnapshot], Any]] = {
     "reinstate": drafted("reinstate", "reinstate"),
     "checks": lambda options: RECIPE.why_not(options, asked(options)),
     "stake": lambda options: options.stake("london"),
-    "compared": lambda options: copies.one_sided(*options.views("london"), *options.views("paris")),
+    "compared": lambda options: copies.one_sided_queues(*options.views("london"), *options.views("paris")),
 }
 
 

@@ -322,7 +322,7 @@ def test_what_a_queue_refuses_that_takes_what_others_send_it_had_before(
         traffic.wait_for(traffic.counts().sent + 20)
         verdict = traffic.stop()
 
-    assert f"refused there, for they were delivered before: {IN}: 3" in ended.err
+    assert f"refused there, because they were delivered before: {IN}: 3" in ended.err
     assert (verdict.clean, verdict.unexpected) == (True, ())  # none of the three was delivered again
     assert staged(paris) == 0
 

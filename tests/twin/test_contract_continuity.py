@@ -360,7 +360,7 @@ def test_ids_are_counted_in_slices_that_hold_each_of_them_once(pair: PluginSubje
     pair.send(IN, [f"m{n}" for n in range(60)])
     pair.staged(IN, 60)
 
-    rows = [pair.ids("paris", STAGED, item) for item in copies.slices()]
+    rows = [pair.ids("paris", STAGED, item) for item in copies.id_slices()]
 
     assert sum(len(item) for item in rows) == 60
     assert set().union(*rows) == pair.ids("paris", STAGED)

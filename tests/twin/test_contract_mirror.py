@@ -13,7 +13,7 @@ from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.reading import LIMITS, find_broker, limits_of_addresses
 from dr_ctl.topologies.common.calls import OUTFLOW_PREFIX
 from dr_ctl.topologies.common.session import FOR_HISTORY
-from dr_ctl.topologies.mirror.reading import browsed, reread, residue
+from dr_ctl.topologies.mirror.reading import browse, read_residue, reread
 from tests.twin.conftest import ON_THE_WIRE_TOO
 from tests.twin.subject import ADD, IN, OUT, REMOVE, SITES, TEXT, Subject, comes, until
 
@@ -360,7 +360,7 @@ def test_what_is_sent_appears_at_the_peer_under_the_same_origin(subject: Subject
     ids = {}
     for site, view in views.items():
         with subject.reader(site) as reader:
-            ids[site] = browsed(reader, view, [view.business[IN]], limit=10)[0].ids
+            ids[site] = browse(reader, view, [view.business[IN]], limit=10)[0].ids
     assert ids["london"] == ids["paris"]
     assert {born for born, _ in ids["london"]} == {views["london"].node}
     assert [subject.counts(site, IN) for site in SITES] == [(2, 0, 2), (2, 0, 2)]
@@ -565,7 +565,7 @@ def test_a_stopped_link_keeps_what_happens_and_a_started_one_ships_it(subject: S
 
     comes(lambda: subject.shipping("london"), {"MessageCount": 5, "DeliveringCount": 0, "ConsumerCount": 0})
     with subject.reader("london") as reader:
-        left = residue(reader, subject.view("london"))
+        left = read_residue(reader, subject.view("london"))
     # Both were acknowledged; of one the message itself has not been shipped either.
     assert (left.messages, left.acks) == (3, 2)
     assert left.acked is not None
@@ -704,7 +704,7 @@ def test_a_death_takes_what_is_volatile_and_leaves_what_is_durable(subject: Subj
     assert outflow is not None
     assert outflow.depth == outflow.added > 2  # every address and queue is announced again
     with subject.reader("london") as reader:
-        left = residue(reader, now)
+        left = read_residue(reader, now)
     assert (left.messages, left.acks, left.acked) == (2, 0, {}), "announcements are no acknowledgements"
     until(lambda: attached(subject, "paris"))
 

@@ -184,7 +184,7 @@ def test_only_a_broker_with_many_queues_is_given_more_time_to_tell_of_them(
         return look(*arguments, timeout_s=timeout_s, **more)
 
     monkeypatch.setattr(looks, "read", slow)
-    monkeypatch.setattr(looks, "MANY", many)
+    monkeypatch.setattr(looks, "MANY_QUEUES", many)
 
     with closing(looks.Observer(looks.READS, load(twin.settings_path), Timeouts(), Path())) as observer:
         [london] = observer.at("london")

@@ -61,9 +61,9 @@ def _of_duplicates(view: BrokerView, move: Move) -> Iterator[Finding]:
 def of_broker(view: BrokerView, case: Case[BrokerView] | None = None) -> Iterator[Finding]:
     spec = case.move.spec if case is not None else None
     yield from of_listeners(view)
-    if view.coordinators and (shut := [listener.name for listener in view.listeners if not listener.started]):
+    if view.coordinators and (closed := [listener.name for listener in view.listeners if not listener.started]):
         locks = brief([coordinator.name for coordinator in view.coordinators])
-        yield found("DR-DOOR-008.of_queues", broker=view, locks=locks, listeners=brief(shut))
+        yield found("DR-DOOR-008.of_queues", broker=view, locks=locks, listeners=brief(closed))
     yield from _of_units(view, case)
     for flow in view.all_flows:
         if spec is None or flow is view.ids or spec.includes(flow.unit):
@@ -103,9 +103,9 @@ def _of_units(view: BrokerView, case: Case[BrokerView] | None) -> Iterator[Findi
         chosen, accepted = case.rules.queues, case.move.spec.accept_difference
         left_behind = {name: n for name, n in loose.items() if n > accepted.get(name, 0) and selects(chosen, name)}
     if left_behind:
-        given = accepting(left_behind)
+        options = accepting(left_behind)
         messages = brief([f"{depth} message(s) of {queue}" for queue, depth in left_behind.items()])
-        yield found("DR-BRIDGE-005.left_behind", broker=view, messages=messages, site=view.site, given=given)
+        yield found("DR-BRIDGE-005.left_behind", broker=view, messages=messages, site=view.site, given=options)
     if held := [f"{queue} ({depth} message(s))" for queue, depth in loose.items() if queue not in left_behind]:
         yield found("DR-BRIDGE-005", broker=view, loose=brief(held), site=view.site)
 
@@ -131,8 +131,8 @@ def _of_flow(view: BrokerView, flow: Flow) -> Iterator[Finding]:
         if bridge.origin is None:
             yield found("DR-BRIDGE-007.no_header", broker=view, bridge=bridge.name, origin=ORIGIN)
         elif f"{ORIGIN} = '{bridge.origin}'" not in filter_ or f"{ORIGIN} IS NULL" not in filter_:
-            key, divert, shown = "DR-BRIDGE-007.wrong_filter", flow.divert, filter_ or "missing"
-            yield found(key, broker=view, bridge=bridge, origin=ORIGIN, divert=divert, filter=shown)
+            key, divert, filter_text = "DR-BRIDGE-007.wrong_filter", flow.divert, filter_ or "missing"
+            yield found(key, broker=view, bridge=bridge, origin=ORIGIN, divert=divert, filter=filter_text)
 
 
 def _of_buffer(view: BrokerView, flow: Flow, spec: Spec | None = None) -> Iterator[Finding]:
@@ -253,7 +253,7 @@ def _of_refused(view: BrokerView, peer: BrokerView) -> Iterator[Finding]:
 
 
 def _of_history(units: Iterable[str], view: BrokerView, peer: BrokerView) -> Iterator[Finding]:
-    depths = {unit: [sum(queue.depth for queue in both.queues_of(unit)) for both in (view, peer)] for unit in units}
+    depths = {unit: [sum(queue.depth for queue in broker.queues_of(unit)) for broker in (view, peer)] for unit in units}
     deep = {unit: remote - local for unit, (local, remote) in depths.items() if view.units.get(unit)}
     if history := [
         f"{unit} {count} ({count / SKIPS_PER_S:.0f} s at {SKIPS_PER_S} a second)"

@@ -20,17 +20,10 @@ from dr_ctl.engine.operations import FAILBACK, FENCE
 from dr_ctl.engine.plan import ALL, Call, Goal, PlannedStep, in_phase
 from dr_ctl.engine.ports import Done, Failed, Move, NotNeeded, Outcome, StepContext, StepPlan, Unknown
 from dr_ctl.engine.runbook import RunbookStep
+from dr_ctl.topologies.bridges import tools as comparing
 from dr_ctl.topologies.bridges.checks import CHECKS
 from dr_ctl.topologies.bridges.reading import READS, LinkEnds
-from dr_ctl.topologies.bridges.tools import (
-    TRIM,
-    BridgesTools,
-    count_ids_left,
-    missing_at_target,
-    missing_ids,
-    processed_copies,
-    unannounced_ids,
-)
+from dr_ctl.topologies.bridges.tools import TRIM, BridgesTools
 from dr_ctl.topologies.bridges.view import Bridge, BrokerView, UnitFilter, every_unit
 from dr_ctl.topologies.common import receipts, wants
 from dr_ctl.topologies.common.calls import call, holds, pause, resume, still, switch_listener, switched
@@ -118,7 +111,7 @@ draft_fence: Final = drafting(
 
 def draft_residue(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerView], move: Move) -> StepPlan:
     """Close the returned site's queues one by one, even behind closed listeners: the reinstatement opens listeners so
-    that ids are applied. A queue that the serving site keeps closed, and that nobody asked for, stays as it is."""
+    that ids are applied. A queue that the serving site keeps closed, and that the command does not name, stays."""
     calls: list[Call] = []
     for view in snapshot.views(move.target):
         serving = snapshot.view(move.source, view.pair)
@@ -222,14 +215,14 @@ def unfence(tools: BridgesTools, step: PlannedStep, move: Move, context: StepCon
     tools.change([*opens, *resumes], context)
     if (kept_out := tools.admit(move.source, admits, context)) is not None:
         return Failed(kept_out)
-    done = Done(f"{move.source} lets clients in, and delivers" if opens or admits else "pauses lifted")
+    outcome = Done(f"{move.source} lets clients in, and delivers" if opens or admits else "pauses lifted")
     waited = context.until(
         lambda: still([*opens, *resumes], tools.observer.read_at(move.source)),
         holds=lambda refused: refused is None,
         within_s=tools.timeouts.activate_s,
         poll_s=tools.timeouts.poll_s,
     )
-    return waited.reading or done
+    return waited.reading or outcome
 
 
 def draft_activate(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerView], move: Move) -> StepPlan:
@@ -262,8 +255,8 @@ def activate(tools: BridgesTools, step: PlannedStep, move: Move, context: StepCo
     resend_at_s = context.monotonic() + timeouts.again_s
 
     def why_not_admitted() -> str | None:
-        """Let the clients' roles in where the queues deliver. Clients work from that moment, so the other site is read
-        right before. Return the reason why the roles are not let in, or None."""
+        """Let the clients' roles in at queues that deliver. Clients work from then on, so the other site is read right
+        before. Return the reason why the roles are not let in, or None."""
         targets, sources, _ = sides(tools, move)
         paused = {view.unit_of(call.thing) for view in targets for call in opens if not holds(call, targets)}
         due = [call for call in admits if call.thing not in paused]
@@ -292,13 +285,13 @@ def activate(tools: BridgesTools, step: PlannedStep, move: Move, context: StepCo
     if outcomes and all(isinstance(outcome, Failed) for outcome in outcomes):
         return Failed(f"{target} could not be opened: {outcomes[0].text}")
     tools.may_serve = tools.may_serve or bool(missing)
-    with suppress(BrokerError):  # a broker that answers too late is asked again below
+    with suppress(BrokerError):  # a broker that answers too late is read again below
         if (why := why_not_admitted()) is not None:
             return Failed(why)
     waited = context.until(unseen, holds=lambda calls: not calls, within_s=timeouts.activate_s, poll_s=timeouts.poll_s)
     if not waited.satisfied:
         views, not_seen = tools.observer.answering(target), f"effect not seen: {brief(waited.reading)}"
-        # While the roles are seen to be kept out, a queue that delivers after all lets nobody in.
+        # While the roles are kept out, no client gets in, even if a queue delivers.
         answered = len(views) == len(tools.observer.at(target))
         if admits and answered and all(view.kept_out(unit) for view in views for unit in view.chosen_units(move.moves)):
             return Failed(f"{target} could not be opened: {not_seen}")
@@ -369,7 +362,7 @@ class UnitsDirection(Direction[BrokerView]):
         if self._messages is not None:
             buffers = [flow.buffer for flow in flows if flow.buffer is not None]
             to_ship = [self._messages.remaining(view, buffers) if len(buffers) == len(flows) else None]
-        return total((*to_ship, count_ids_left(self._ids, view, peer)))
+        return total((*to_ship, comparing.count_ids_left(self._ids, view, peer)))
 
     def reasons(self, view: BrokerView, peer: BrokerView) -> list[str]:
         flows = view.chosen_flows(self._chosen)
@@ -395,7 +388,7 @@ def catch_up(tools: BridgesTools, step: PlannedStep, move: Move, context: StepCo
         still_missing = {queue: missing_now.get(queue, frozenset()) & ids for queue, ids in before[ends].items()}
         if sum(map(len, still_missing.values())) > (wait.last or 0):
             with suppress(BrokerError):
-                findings += processed_copies(
+                findings += comparing.processed_copies(
                     ends, ends[1].read(), still_missing, move.spec, timeout_s=tools.timeouts.flag_s
                 )
     return Failed.of(*findings) if findings else outcome
@@ -404,7 +397,7 @@ def catch_up(tools: BridgesTools, step: PlannedStep, move: Move, context: StepCo
 def _read_missing_ids(ends: LinkEnds, move: Move) -> Mapping[str, frozenset[str]]:
     """Find the ids that the target's store lacks; none where a store cannot be read, which the gate reports."""
     with suppress(BrokerError):
-        return missing_at_target(ends, ends[1].read(), move.moves) or {}
+        return comparing.missing_at_target(ends, ends[1].read(), move.moves) or {}
     return {}
 
 
@@ -426,8 +419,7 @@ def restart_link(tools: BridgesTools, step: PlannedStep, move: Move, context: St
     next_start_at = 0.0
 
     def read() -> dict[str, str]:
-        """Send each start until its bridge has started: it is refused while the stop goes on. Return what is
-        detached."""
+        """Send starts until they are accepted: they are refused while the stop goes on. Return what is detached."""
         nonlocal next_start_at
         starts, _ = tools.needed(BRIDGES_UP, move)
         if starts and context.monotonic() >= next_start_at:
@@ -511,7 +503,7 @@ def reinstate(tools: BridgesTools, step: PlannedStep, move: Move, context: StepC
     # found before any message is delivered.
     for serving, returned in pairs if any(planned.goal is Goal.PAUSE for planned in step.calls) else ():
         try:
-            findings += unannounced_ids((returned, serving), serving.read())
+            findings += comparing.unannounced_ids((returned, serving), serving.read())
         except NotRead as error:
             findings.append(found("DR-RECONCILE-004.not_compared", why=error))
     tools.reach(QUEUES_RESUMED, move, context)
@@ -527,19 +519,20 @@ def settle_ids(tools: BridgesTools, move: Move, context: StepContext) -> Outcome
     """Wait until the ids that have arrived are applied; count the messages without ids, which may be duplicates."""
     read, within_s = partial(tools.observer.unapplied_at, move.source, timeout_s=5.0), tools.timeouts.settle_s
     poll_s = tools.timeouts.settle_poll_s
-    waited = context.until(read, holds=lambda left: left == 0, within_s=within_s, poll_s=poll_s)
+    waited = context.until(read, holds=lambda unsent: unsent == 0, within_s=within_s, poll_s=poll_s)
     # The messages that came without their ids are no more than the ids left at the returned site, and no more than all
     # messages that came. Messages in its buffers did not come.
     views, residues = tools.observer.answering(move.target), tools.residue.values()
     ids = total((waited.reading, *(view.ids_to_ship for view in views))) if views else None
-    held = total(residue.messages for residue in residues) if residues else None
-    left = total(view.link.to_ship for view in views) or 0
-    known = [count for count in (ids, max(0, held - left) if held is not None else None) if count is not None]
-    if known and min(known) == 0:
+    messages = total(residue.messages for residue in residues) if residues else None
+    unsent = total(view.link.to_ship for view in views) or 0
+    arrived = max(0, messages - unsent) if messages is not None else None
+    bounds = [count for count in (ids, arrived) if count is not None]
+    if bounds and min(bounds) == 0:
         return Done("as it was")
-    most = f"at most {min(known)}" if known else "an unknown number of"
+    bound = f"at most {min(bounds)}" if bounds else "an unknown number of"
     why = "the ids that mark them as processed did not arrive"
-    return Done("as it was", findings=(found("DR-RETURN-007", most=most, target=move.target, why=why),))
+    return Done("as it was", findings=(found("DR-RETURN-007", most=bound, target=move.target, why=why),))
 
 
 def reconcile(tools: BridgesTools, _step: PlannedStep, move: Move, _context: StepContext) -> Outcome:
@@ -555,7 +548,7 @@ def reconcile(tools: BridgesTools, _step: PlannedStep, move: Move, _context: Ste
             continue
         unknown[serving.pair] = None
         try:
-            missing = {queue: len(ids) for queue, ids in missing_ids(returned.ids, serving.ids).items()}
+            missing = {queue: len(ids) for queue, ids in comparing.missing_ids(returned.ids, serving.ids).items()}
         except NotRead as error:
             findings.append(found("DR-RECONCILE-004.not_compared", why=error))
             continue

@@ -67,13 +67,12 @@ class Message:
 
     def id(self, header: str) -> str:
         """The id that consumers record: the producer's id, else the origin and the number."""
-        given = (self.properties or {}).get(header)
-        return str(given) if isinstance(given, str | int) else identity(self.name)
+        value = (self.properties or {}).get(header)
+        return str(value) if isinstance(value, str | int) else identity(self.name)
 
 
 def read_pages(reader: Reader, queue: Queue, site: str, *, timeout_s: float) -> Iterator[list[Message]]:
-    """Read a queue in pages, the newest messages first. `site` is the broker's name in origins. Raises
-    `BrokerError`."""
+    """Read a queue in pages, the newest messages first. `site` is this site in origins. Raises `BrokerError`."""
     for rows in _listings(reader, queue, timeout_s=timeout_s):
         with as_expected(reader.url, f"a message of {queue.name}"):
             messages = [_message(row, site) for row in rows]
@@ -155,30 +154,30 @@ def forwarded(reader: Reader, view: BrokerView) -> Mapping[str, int]:
 def unannounced(
     reader: Reader, view: BrokerView, store: Store | None, header: str
 ) -> Mapping[str, Sequence[str]] | None:
-    held = [flow for flow in view.flows if flow.to_ship]
-    buffers = [flow.buffer for flow in (*held, *([view.ids] if view.ids is not None else []))]
-    if not held:
+    flows = [flow for flow in view.flows if flow.to_ship]
+    buffers = [flow.buffer for flow in (*flows, *([view.ids] if view.ids is not None else []))]
+    if not flows:
         return {}
     if store is None or any(buffer is not None and buffer.depth > ANNOUNCED_UP_TO for buffer in buffers):
         return None
     ids = view.ids.buffer if view.ids is not None else None
     try:
         rows = [row for page in _listings(reader, ids, timeout_s=READ_S) for row in page] if ids is not None else []
-        done = {flow.unit: _processed_ids(reader, view, flow, store, header) for flow in held}
+        processed = {flow.unit: _processed_ids(reader, view, flow, store, header) for flow in flows}
     except BrokerError:
         return None
-    if (ids is not None and len(rows) != ids.depth) or None in done.values():
+    if (ids is not None and len(rows) != ids.depth) or None in processed.values():
         return None
     announced = json.dumps(rows, ensure_ascii=False)  # consumers may write announcements in any form
-    return {unit: sorted(id_ for id_ in of_unit or () if id_ not in announced) for unit, of_unit in done.items()}
+    return {unit: sorted(id_ for id_ in of_unit or () if id_ not in announced) for unit, of_unit in processed.items()}
 
 
 def _processed_ids(reader: Reader, view: BrokerView, flow: Flow, store: Store, header: str) -> set[str] | None:
     assert flow.buffer is not None
-    held = list_messages(reader, flow.buffer, view.origin_of(flow.unit) or view.site, timeout_s=READ_S)
-    if held is None or flow.buffer.scheduled:
+    messages = list_messages(reader, flow.buffer, view.origin_of(flow.unit) or view.site, timeout_s=READ_S)
+    if messages is None or flow.buffer.scheduled:
         return None
-    ids = [message.id(header) for message in held]
+    ids = [message.id(header) for message in messages]
     return {id_ for queue in view.queues_of(flow.unit) for id_ in store.known(queue.name, ids)}
 
 
@@ -246,10 +245,10 @@ class BridgesSnapshot(snapshot.Snapshot[BrokerView]):
 
     def findings(self) -> Sequence[Finding]:
         views = [(view, self.peer(view)) for view in self._all()]
-        links = (finding for both in views for finding in checks.of_links(*both))
+        links = (finding for pair in views for finding in checks.of_links(*pair))
         reached = [(flow.unit, view, peer) for view, peer in views if peer is not None for flow in view.flows]
-        loose = [finding for copy in reached for finding in checks.of_reachable_copy(*copy)]
-        return [*snapshot.Snapshot.findings(self), *on_purpose(self, links), *loose]
+        reachable = [finding for copy in reached for finding in checks.of_reachable_copy(*copy)]
+        return [*snapshot.Snapshot.findings(self), *on_purpose(self, links), *reachable]
 
     def rows(self, at: datetime) -> Sequence[Row]:
         """Leave out dead letters and expired messages, which no divert copies."""

@@ -87,8 +87,8 @@ def count_missing(ends: LinkEnds, queue: Queue, copy: Queue, origins: Sequence[s
     if not wanted:
         return forwarded
     processed = [session.processed(queue.name, wanted) for session in ends]
-    done = frozenset[Origin]().union(*(origins for origins in processed if origins is not None))
-    wanted = [message for message in wanted if message.name not in done]
+    known = frozenset[Origin]().union(*(origins for origins in processed if origins is not None))
+    wanted = [message for message in wanted if message.name not in known]
     if None in processed:
         # A message older than every copy may have been processed there, or may never have arrived.
         numbered = [{number for site, number in message.origins if site == origin} for message in wanted]
@@ -153,8 +153,7 @@ def count_ids_left(barrier: Barrier, view: BrokerView, peer: BrokerView) -> int 
 class BridgesGate(Gate[BrokerView]):
     """The gate compares no counts: a copy keeps processed messages, and so does a served queue until its consumers
     have skipped them. A sent message that is not at the other site is in a buffer, or found no queue there. `barriers`
-    show whether the ids from before the gate are applied. They start with the drain, which does not wait for later ids.
-    """
+    show whether the ids from before the gate are applied. They start with the drain, which ignores later ids."""
 
     observer: Observer
 
@@ -169,10 +168,10 @@ class BridgesGate(Gate[BrokerView]):
         if left != 0:
             reasons.append(f"{peer.site}: {count_text(left)} id(s) not applied yet")
         if before is not None:
-            for was, view in ((before.source, local), (before.target, peer)):
-                reasons += counters_changed(view, was, move.moves)
-                units = view.chosen_units(move.moves) if was.start == view.start else ()
-                unrouted = (unit for unit in units if view.unrouted.get(unit) != was.unrouted.get(unit))
+            for earlier, view in ((before.source, local), (before.target, peer)):
+                reasons += counters_changed(view, earlier, move.moves)
+                units = view.chosen_units(move.moves) if earlier.start == view.start else ()
+                unrouted = (unit for unit in units if view.unrouted.get(unit) != earlier.unrouted.get(unit))
                 reasons += (f"{view.site}: messages for {unit} find no queue there" for unit in unrouted)
         return reasons
 
@@ -261,8 +260,8 @@ class BridgesTools(Tools[BrokerView]):
         self.change(queues, context)
         if (why := self.admit(site, [call for call in calls if call.goal in ROLES], context)) is not None:
             return why
-        left = still(queues, self.observer.read_at(site))
-        return left.text if left is not None else None
+        failed = still(queues, self.observer.read_at(site))
+        return failed.text if failed is not None else None
 
 
 def draft_trim(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerView], move: Move) -> StepPlan:

@@ -98,7 +98,7 @@ class BridgesLink(Link["BrokerView"]):
         return without_bridges(self.connections_at_listeners(), peer)
 
     def carries(self, queue: str) -> ReplicationScope:
-        """A copy stays until it is trimmed: ids tell which messages are processed, and consumers send these."""
+        """A copy stays until it is trimmed: ids from consumers show which messages are processed."""
         copied = any(flow.unit == queue for flow in self.view.flows)
         return ReplicationScope.MESSAGES if copied else ReplicationScope.NOTHING
 
@@ -109,7 +109,7 @@ class BridgesLink(Link["BrokerView"]):
 
     @property
     def arrivals(self) -> int | None:
-        """Count copies for queues whose clients are kept out, and ids, which bridges alone bring."""
+        """Count copies for queues whose clients are kept out, and ids: only bridges add these."""
         view = self.view
         copies = (queue for unit, is_open in view.units.items() if not is_open for queue in view.queues_of(unit))
         return sum(queue.added for queue in (*copies, *view.arrived))
@@ -265,7 +265,7 @@ class Flow:
         return self.buffer.scheduled if self.buffer is not None else 0
 
     def to_ship_now(self, accepted: Mapping[str, int]) -> int | None:
-        """Count the messages that a move waits for, without delayed ones if a person accepts so many."""
+        """Count the messages that a move waits for, without delayed ones if a person accepts their number."""
         later = self.not_due if accepted.get(self.unit, 0) >= self.not_due else 0
         return self.to_ship - later if self.to_ship is not None else None
 

@@ -512,9 +512,8 @@ def reconcile(tools: SyncTools, _step: PlannedStep, move: Move, context: StepCon
                 tools.return_result.consumed_since[name] = len(proof.ids)
             elif (count := queue.depth - (local.by_name[name].depth if name in local.by_name else 0)) > 0:
                 tools.return_result.duplicates[name] = tools.return_result.duplicates.get(name, 0) + count
-                findings.append(
-                    found("DR-SYNC-007.unproven", view=view, local=local, count=count, queue=name, why=proof)
-                )
+                finding = found("DR-SYNC-007.unproven", view=view, local=local, count=count, queue=name, why=proof)
+                findings.append(finding)
     snapshot = tools.observer.observe()
     for view, peer in snapshot.both(move.source, move.target):
         missing = lacking(view, peer, tools.observer.queues, snapshot.traffic.get(view.pair, {}))
@@ -560,9 +559,9 @@ def kept_queues(view: BrokerView, move: Move) -> Iterator[tuple[Queue, str | Non
 
 
 def _unproven_copies(
-    observer: Observer, serving: str, waiting: str, pattern: str | None
+    observer: Observer, serving: str, standby: str, pattern: str | None
 ) -> Iterator[tuple[Session, Queue, Unproven]]:
-    for pair, session in observer.brokers[waiting].items():
+    for pair, session in observer.brokers[standby].items():
         ends = observer.brokers[serving][pair], session
         views = ends[0].read(), session.read()
         for name, queue in views[1].business.items():

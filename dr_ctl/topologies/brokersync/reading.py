@@ -85,11 +85,9 @@ class RunNotes:
             memory = handed = _EMPTY
 
         def count_recorded(kind: str, queue: str) -> int:
-            by_agent, by_runs, counted = (
-                int(counts.get(kind, _EMPTY).get(queue, 0)) for counts in (memory, runs, handed)
-            )
+            by_agent, by_runs, both = (int(counts.get(kind, _EMPTY).get(queue, 0)) for counts in (memory, runs, handed))
             before = _shown_before(opened, queue) if memory and kind == SHOWN else 0
-            return by_agent - before + by_runs - counted
+            return by_agent - before + by_runs - both
 
         if answer.more:
             rows = {name: _counters_since(row, opened.get(name)) for name, row in read_rows(answer.more[0]).items()}
@@ -171,7 +169,7 @@ class Session(session.Session[BrokerView]):
         # Without Jolokia, the statistics are always read completely.
         self.readable_alone = ReadScope.OUTFLOW if self.has_console else ReadScope(0)
         peer = installation.broker(installation.other(site), pair, BrokerSyncBroker)
-        self.own = SyncConfig(self.settings.copies, peer.copies)
+        self.sync = SyncConfig(self.settings.copies, peer.copies)
         self.run_notes = RunNotes(documents, site, pair)
 
     def _config(self) -> Config:
@@ -219,7 +217,7 @@ class Session(session.Session[BrokerView]):
         )
 
     def _make_view(self, answer: Answered) -> BrokerView:
-        view, hold = as_view(self.values(answer), answer, self.own), Notes(self._documents.parent).hold()
+        view, hold = as_view(self.values(answer), answer, self.sync), Notes(self._documents.parent).hold()
         return replace(view, consumed=self.run_notes.consumed(answer), held=hold.text if hold is not None else None)
 
     def _choose_listener(self, timeout_s: float) -> tuple[StompAccount, Mapping[str, bool]]:
@@ -247,26 +245,27 @@ class Session(session.Session[BrokerView]):
         return tuple(listener.name for listener in self.read(timeout_s=timeout_s).listeners if listener.started)
 
 
-def as_view(values: Mapping[str, Any], answer: Answered, own: SyncConfig) -> BrokerView:
-    queues = {queue.name: queue for queue in values["queues"]}
-    copy_queues = {name: replace(queue, internal=True) for name, queue in _copies(queues, answer.bridged, own).items()}
+def as_view(values: Mapping[str, Any], answer: Answered, config: SyncConfig) -> BrokerView:
+    by_name = {queue.name: queue for queue in values["queues"]}
+    copies = _copies(by_name, answer.bridged, config).items()
+    copy_queues = {name: replace(queue, internal=True) for name, queue in copies}
     # Queues that carry copies are not clients'. An arriving message is forwarded at once to its queue.
     internal = {queue.name for queue in copy_queues.values()} | {
-        own.arrives.replace(QUEUE, name) for name in queues if QUEUE in own.arrives
+        config.arrives.replace(QUEUE, name) for name in by_name if QUEUE in config.arrives
     }
-    own_values = {
-        "own": own,
+    fields = {
+        "sync": config,
         "copy_queues": copy_queues,
         "queues": tuple(replace(queue, internal=queue.name in internal) for queue in values["queues"]),
         "consumers": tuple(value for value in values["consumers"] if not value.client.startswith(AGENT)),
     }
-    return BrokerView(**{**values, **own_values})
+    return BrokerView(**{**values, **fields})
 
 
-def _copies(queues: Mapping[str, Queue], bridged: frozenset[str], own: SyncConfig) -> dict[str, Queue]:
+def _copies(queues: Mapping[str, Queue], bridged: frozenset[str], config: SyncConfig) -> dict[str, Queue]:
     """Find the copy queue of each queue: the settings name it, or a bridge reads it and its name starts with the
     queue's name."""
-    prefix, suffix = own.copies.split(QUEUE)
+    prefix, suffix = config.copies.split(QUEUE)
     by_origin = {}
     for name, queue in queues.items():
         if name.startswith(OWN):  # copies kept aside are not shipped

@@ -35,8 +35,8 @@ class SyncLink(Link["BrokerView"]):
         self.shipped = {name: queue.removed for name, queue in view.copy_queues.items()}
         if view.network is not None:
             # A connector ships if it is connected, and consumes each copy queue that has messages.
-            taken = all(queue.consumers for queue in view.copy_queues.values() if queue.depth)
-            self.attached = view.network.to is not None and taken
+            consumed = all(queue.consumers for queue in view.copy_queues.values() if queue.depth)
+            self.attached = view.network.to is not None and consumed
             self.links_started = {view.network.name: view.network.to is not None}
         elif view.copy_queues:
             self.attached = False
@@ -67,8 +67,8 @@ class SyncLink(Link["BrokerView"]):
         if view.network is None:
             return "no network connector to the other site: nothing is copied there"
         state = f"connected to {view.network.to}" if view.network.to is not None else "not connected"
-        left = f", {duration(drain_time_s)} to drain" if drain_time_s is not None else ""
-        return f"network connector {view.network.name} {state}; {count_text(self.to_ship)} message(s) to ship{left}"
+        time = f", {duration(drain_time_s)} to drain" if drain_time_s is not None else ""
+        return f"network connector {view.network.name} {state}; {count_text(self.to_ship)} message(s) to ship{time}"
 
     @property
     def _flows(self) -> Mapping[str, Queue | None]:
@@ -136,7 +136,7 @@ class BrokerView(ClassicBroker):
     """A broker as it answered. `consumed` counts by queue the messages that clients consumed here since the start and
     whose copies are not deleted yet. `held` says who or what forbids the deletion of copies."""
 
-    own: SyncConfig = field(kw_only=True)
+    sync: SyncConfig = field(kw_only=True)
     consumed: Mapping[str, int] = field(default_factory=dict, kw_only=True)
     held: str | None = field(default=None, kw_only=True)
 
@@ -149,7 +149,7 @@ class BrokerView(ClassicBroker):
         return [self.by_name[name] for name in self.copy_queues if name in self.by_name]
 
     def arrival_queue(self, queue: str) -> str:
-        return self.own.arrives.replace(QUEUE, queue)
+        return self.sync.arrives.replace(QUEUE, queue)
 
     @property
     def network(self) -> Network | None:

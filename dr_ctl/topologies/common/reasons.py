@@ -111,8 +111,7 @@ def is_settled(snapshot: Snapshot[Any], move: Move) -> bool:
 
 
 def nothing_owed(snapshot: Snapshot[Any], move: Move) -> bool:
-    """Say whether the target is reinstated already: no debt is left, configured links ship, and nothing is under
-    way."""
+    """Say whether the target is reinstated already: no debt is left, the links ship, and nothing is under way."""
     sources, targets = snapshot.views(move.source), snapshot.views(move.target)
     ship = all(
         (view.link.attached or view.link.missing)

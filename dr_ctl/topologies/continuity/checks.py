@@ -1,4 +1,4 @@
-"""The named checks of a pair that the continuity plugin joins. They find everything against a move at once. Pure."""
+"""The named checks of a pair that the continuity plugin joins. They report all obstacles to a move at once."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -16,14 +16,14 @@ from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity.view import ContinuitySnapshot, SiteView
 
 # Findings that the return itself fixes.
-_MENDED: Final = frozenset({"DR-DOOR-004", "DR-CONT-008", "DR-CONT-009", "DR-CONT-010", "DR-CONT-015"})
+_FIXED: Final = frozenset({"DR-DOOR-004", "DR-CONT-008", "DR-CONT-009", "DR-CONT-010", "DR-CONT-015"})
 # Two sites that differ in these cannot be compared.
-_ALIKE: Final = frozenset({"DR-CONT-004", "DR-CONT-005"})
+_MUST_AGREE: Final = frozenset({"DR-CONT-004", "DR-CONT-005"})
 
 
 def of_moved(case: Case[SiteView], view: SiteView, peer: SiteView) -> Iterator[Finding]:
     yield from of_both(view, peer)
-    # A queue that is too deep to be compared by id behind the fence is refused before the fence.
+    # A queue that is too deep to compare by id behind the fence is refused before the fence.
     depths = {flow.queue: max(view.depth_of(flow.queue), peer.depth_of(flow.queue)) for flow in view.flows}
     accepted = case.move.spec.accept_difference
     if deep := [f"{name}: {n}" for name, n in depths.items() if n > copies.IDS_UP_TO and name not in accepted]:
@@ -37,18 +37,18 @@ def of_moved(case: Case[SiteView], view: SiteView, peer: SiteView) -> Iterator[F
 
 
 def surplus(case: Case[SiteView], local: SiteView, peer: SiteView) -> dict[str, int]:
-    under_way = total(figure for view in (local, peer) for figure in (view.link.to_ship, view.link.unapplied)) or 0
-    more = {name: local.depth_of(name) - peer.depth_of(name) for name in selected(local, case.rules.queues)}
-    return {name: count for name, count in more.items() if count > under_way}
+    under_way = total(count for view in (local, peer) for count in (view.link.to_ship, view.link.unapplied)) or 0
+    differences = {name: local.depth_of(name) - peer.depth_of(name) for name in selected(local, case.rules.queues)}
+    return {name: difference for name, difference in differences.items() if difference > under_way}
 
 
 def unreplicated(source: SiteView, target: SiteView, move: Move) -> Iterator[Finding]:
-    """Find messages that a move would leave behind, or deliver once more: the drain refuses them behind the fence."""
+    """Report messages that a move would leave behind, or deliver again, for which the drain would refuse it."""
     accepted = move.spec.accept_difference
     none = frozenset[str]()
-    alone = {name: ids - source.held.get(name, none) for name, ids in source.uncopied.items() if name not in accepted}
-    if alone := {name: ids for name, ids in alone.items() if ids}:
-        yield found("DR-CONT-013.serving", source=source.site, target=target.site, messages=copies.named(alone))
+    lost = {name: ids - source.held.get(name, none) for name, ids in source.uncopied.items() if name not in accepted}
+    if lost := {name: ids for name, ids in lost.items() if ids}:
+        yield found("DR-CONT-013.serving", source=source.site, target=target.site, messages=copies.ids_text(lost))
     views = (source, target)
     counts = [(name, count, view.site) for view in views for name, count in view.without_id.items()]
     if unnamed := [f"{name}: {count} at {site}" for name, count, site in counts if name not in accepted]:
@@ -68,11 +68,11 @@ def of_broker(view: SiteView, _case: Case[SiteView] | None = None) -> Iterator[F
     if view.nodes:
         names = ", ".join(listener.name for listener in view.listeners)
         yield found("DR-CONT-022", broker=view, listeners=names, site=view.site)
-    yield from _flows(view)
+    yield from _of_flows(view)
     yield from of_queues(view)
 
 
-def _flows(view: SiteView) -> Iterator[Finding]:
+def _of_flows(view: SiteView) -> Iterator[Finding]:
     addresses = by_key((flow.address, flow.queue) for flow in view.flows)
     if shared := [f"{address}: {', '.join(names)}" for address, names in addresses.items() if len(names) > 1]:
         yield found("DR-CONT-002", broker=view, shared=brief(shared))
@@ -86,9 +86,10 @@ def _flows(view: SiteView) -> Iterator[Finding]:
         yield found("DR-CONT-008", broker=view, stopped=brief(stopped))
     elif not view.link.attached:
         yield found("DR-CONT-009", broker=view)
-    spoken = [listener.name for listener in view.listeners if "AMQP" in listener.protocols]
-    if spoken and (dropping := [flow.out_mirror.name for flow in view.flows if flow.out_mirror.routing == "multicast"]):
-        yield found("DR-CONT-021", broker=view, acceptors=", ".join(spoken), outflows=brief(dropping))
+    by_amqp = [listener.name for listener in view.listeners if "AMQP" in listener.protocols]
+    dropping = [flow.out_mirror.name for flow in view.flows if flow.out_mirror.routing == "multicast"]
+    if by_amqp and dropping:
+        yield found("DR-CONT-021", broker=view, acceptors=", ".join(by_amqp), outflows=brief(dropping))
     if unread := [flow.in_acks.name for flow in view.flows if not flow.in_acks.consumers]:
         yield found("DR-CONT-011", broker=view, unread=brief(unread))
     if held := [flow.staging.name for flow in view.flows if flow.staging.paused]:
@@ -98,32 +99,32 @@ def _flows(view: SiteView) -> Iterator[Finding]:
 
 
 def of_both(source: SiteView, target: SiteView) -> Iterator[Finding]:
-    own, other = source.service, target.service
+    service, peer_service = source.service, target.service
     yield from of_pair(source, target)
-    if own is None or other is None:
+    if service is None or peer_service is None:
         return
-    if own.site_id == other.site_id:
-        yield found("DR-CONT-004", pair=source.pair, site_id=own.site_id)
-    if (own.suffixes, own.prefix) != (other.suffixes, other.prefix):
+    if service.site_id == peer_service.site_id:
+        yield found("DR-CONT-004", pair=source.pair, site_id=service.site_id)
+    if (service.suffixes, service.prefix) != (peer_service.suffixes, peer_service.prefix):
         yield found("DR-CONT-005.named_otherwise", pair=source.pair, source=source.site, target=target.site)
     names = {flow.queue for flow in source.flows} ^ {flow.queue for flow in target.flows}
     if names:
         yield found("DR-CONT-005.one_site", pair=source.pair, flows=brief(sorted(names)))
-    skew_ms, delay_ms = abs(source.now_ms - target.now_ms), min(own.staging_ms, other.staging_ms)
+    skew_ms, delay_ms = abs(source.now_ms - target.now_ms), min(service.staging_ms, peer_service.staging_ms)
     if skew_ms > delay_ms:
         yield found("DR-CONT-012", pair=source.pair, skew=f"{skew_ms / 1000:.1f}", delay=f"{delay_ms / 1000:g}")
 
 
 def of_return(case: Case[SiteView]) -> Iterator[Finding]:
     snapshot, move = case.snapshot, case.move
-    yield from reasons.of_return(case, of_broker, _MENDED, "DR-RETURN-001.continuity", of_moved)
-    for both in snapshot.both(move.source, move.target):
-        yield from (finding for finding in of_both(*both) if finding.id in _ALIKE)
-    yield from _exposure(snapshot, move)
+    yield from reasons.of_return(case, of_broker, _FIXED, "DR-RETURN-001.continuity", of_moved)
+    for pair in snapshot.both(move.source, move.target):
+        yield from (finding for finding in of_both(*pair) if finding.id in _MUST_AGREE)
+    yield from _of_residue(snapshot, move)
 
 
-def _exposure(snapshot: ContinuitySnapshot, move: Move) -> Iterator[Finding]:
-    """Tell before anything is changed what the return brings, and how many duplicates may be among it."""
+def _of_residue(snapshot: ContinuitySnapshot, move: Move) -> Iterator[Finding]:
+    """Report the messages that a reinstatement would bring, and the number of duplicates among them."""
     known = [residue for view in snapshot.views(move.target) if (residue := view.link.residue) is not None]
     residue = Residue.sum_of(known)
     if len(known) < len(snapshot.views(move.target)) or not (residue.messages or residue.acks):
@@ -132,36 +133,36 @@ def _exposure(snapshot: ContinuitySnapshot, move: Move) -> Iterator[Finding]:
     yield finding if residue.duplicates else replace(finding, severity=Severity.INFO)
 
 
-def nothing_owed(snapshot: ContinuitySnapshot, move: Move) -> bool:
-    """Say whether the target is reinstated already: no debt is left, and no staging queue or command is held back."""
+def is_reinstated(snapshot: ContinuitySnapshot, move: Move) -> bool:
+    """Say whether the target is reinstated already: no debt is left, and no staging or command queue is paused."""
     views = [*snapshot.views(move.source), *snapshot.views(move.target)]
-    kept = any(view.commands is not None and view.commands.out.paused for view in views)
-    kept = kept or any(flow.staging.paused for view in views for flow in view.flows)
-    return not kept and reasons.nothing_owed(snapshot, move)
+    held = any(view.commands is not None and view.commands.out.paused for view in views)
+    held = held or any(flow.staging.paused for view in views for flow in view.flows)
+    return not held and reasons.nothing_owed(snapshot, move)
 
 
 def _started(view: SiteView) -> bool:
     return view.service is not None and view.service.started
 
 
-def _service(view: SiteView) -> str | None:
+def _service_text(view: SiteView) -> str | None:
     if view.service is None or not _started(view):
         return None
     active = "active" if view.service.activated else "not active"
     return f"{active}, {'delivering' if view.service.delivering else 'not delivering'}"
 
 
-def _flows_read(view: SiteView) -> str | None:
+def _flows_text(view: SiteView) -> str | None:
     return f"{view.site} {len(view.flows)} flow(s)" if _started(view) else None
 
 
-def _compared(view: SiteView) -> str | None:
+def _compared_text(view: SiteView) -> str | None:
     if not view.to_compare:
         return NO_CHECK
     return f"{view.site} {view.compared} queue(s) with messages compared by id" if view.compared is not None else None
 
 
-def _bridges(view: SiteView) -> str | None:
+def _bridges_text(view: SiteView) -> str | None:
     connected = "connected" if view.link.attached else "not connected"
     return f"{len(view.link.links_started)} bridge(s), {connected}" if _started(view) else None
 
@@ -169,24 +170,24 @@ def _bridges(view: SiteView) -> str | None:
 BY_BROKER: Final[Sequence[Named[SiteView]]] = (
     Named("DR-CONT-001", lambda view: "read" if view.service is not None else "not there"),
     Named("DR-CONT-006", lambda view: listeners(view.listeners) if _started(view) else None),
-    Named("DR-CONT-007", _service),
-    Named("DR-CONT-002", _flows_read),
+    Named("DR-CONT-007", _service_text),
+    Named("DR-CONT-002", _flows_text),
     Named(
         "DR-CONT-003",
         lambda view: f"{if_known(view.id_cache or view.config.id_cache)} remembered" if _started(view) else None,
     ),
-    *(Named(check, _bridges) for check in ("DR-CONT-008", "DR-CONT-009")),
-    *(Named(check, _flows_read) for check in ("DR-CONT-011", "DR-CONT-021", "DR-CONT-015")),
+    *(Named(check, _bridges_text) for check in ("DR-CONT-008", "DR-CONT-009")),
+    *(Named(check, _flows_text) for check in ("DR-CONT-011", "DR-CONT-021", "DR-CONT-015")),
     Named("DR-CONT-010", lambda view: f"{view.commands.under_way} waiting" if view.commands is not None else None),
     Named("DR-CONT-022", lambda view: brief([node.name for node in view.nodes]) or "one node"),
 )
 BY_PAIR: Final[Sequence[Named[SiteView]]] = (
     Named("DR-CONT-004", lambda view: f"{view.site} is {view.service.site_id}" if view.service is not None else None),
-    Named("DR-CONT-005", _flows_read),
-    Named("DR-CONT-013", _compared),
-    Named("DR-CONT-014", _flows_read),
-    Named("DR-CONT-020", _compared),
+    Named("DR-CONT-005", _flows_text),
+    Named("DR-CONT-013", _compared_text),
+    Named("DR-CONT-014", _flows_text),
+    Named("DR-CONT-020", _compared_text),
     Named("DR-CONT-012", lambda view: f"{view.site} {view.now_ms}"),
     Named("DR-MQTT-001", lambda view: f"{view.site} {brief(view.stays) or 'nothing'}"),
 )
-CHECKS: Final = Checks(of_broker, of_moved, of_return, nothing_owed, BY_BROKER, BY_PAIR, surplus)
+CHECKS: Final = Checks(of_broker, of_moved, of_return, is_reinstated, BY_BROKER, BY_PAIR, surplus)

@@ -1,4 +1,4 @@
-"""Reads a broker with the plugin: sends the questions in one POST, and makes a view of the answers."""
+"""Reads a broker with the plugin in one POST, and both sites, whose messages are compared by id."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -22,10 +22,10 @@ from dr_ctl.topologies.common.view import Config, Queue
 from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity.view import Bridge, Commands, ContinuitySnapshot, Flow, Service, SiteView
 
-# The age of the oldest message is read of outflows of messages alone, whose names end so.
-MIRRORED: Final = ".out.mirror"
+# The age of the oldest message is read only of outflows of messages, whose names end with this.
+OUT_MIRROR_SUFFIX: Final = ".out.mirror"
 _BRIDGE: Final = ("Name", "Started", "MessagesAcknowledged")
-# A figure costs these versions two milliseconds for thirty queues: the plugin's queues are asked for what moves alone.
+# An attribute of thirty queues costs these versions two milliseconds, so only what changes is read of the plugin's.
 _COUNTS: Final = (
     "MessageCount", "DeliveringCount", "ScheduledCount", "ConsumerCount", "Paused", "MessagesAdded",
     "MessagesAcknowledged",
@@ -47,11 +47,11 @@ def service_bean(broker: str) -> str:
     return f'{beans.server(broker)},component=continuity,name="continuity.service"'
 
 
-def aged(reader: Reader, view: SiteView, *, timeout_s: float = READ_S) -> SiteView:
-    """Add the age of the oldest message to ship, by a question of its own: a broker under load answers it late."""
+def add_ages(reader: Reader, view: SiteView, *, timeout_s: float = READ_S) -> SiteView:
+    """Add the age of the oldest message to ship, by a separate request: a broker under load answers it late."""
     if not view.flows:
         return view
-    pattern = f'{beans.server(view.broker)},queue="*{MIRRORED}",*'
+    pattern = f'{beans.server(view.broker)},queue="*{OUT_MIRROR_SUFFIX}",*'
     [answer] = reader.read([Read(pattern, ("FirstMessageAge",))], timeout_s=timeout_s)
     oldest = {beans.parts(bean)["queue"]: row.optional_number("FirstMessageAge") for bean, row in answer.beans()}
     flows = [
@@ -62,36 +62,35 @@ def aged(reader: Reader, view: SiteView, *, timeout_s: float = READ_S) -> SiteVi
 
 
 def read(reader: Reader, *, pair: str, site: str, config: Config, broker: str, timeout_s: float = READ_S) -> SiteView:
-    """Ask for everything but ages in one POST. Raises `BrokerError`."""
+    """Read everything but ages in one POST. Raises `BrokerError`."""
     server, service = beans.server(broker), service_bean(broker)
     post = Post()
-    basis = artemis.CommonReads(post, broker, _DIALECT)
-    # The plugin has moved its queues to beans of its own. Other queues are where they always were, and are read whole.
-    moved = post.ask(Read(f"{server},component=continuity,queue=*,*", _COUNTS))
-    listed = post.ask(Read(beans.queue(broker), (*artemis.QUEUE, "Filter")))
-    bridging = (
+    common_reads = artemis.CommonReads(post, broker, _DIALECT)
+    # The plugin has moved its queues to its own beans. Other queues have their usual beans, and are read completely.
+    plugin_reads = post.ask(Read(f"{server},component=continuity,queue=*,*", _COUNTS))
+    queue_reads = post.ask(Read(beans.queue(broker), (*artemis.QUEUE, "Filter")))
+    bridge_reads = (
         post.ask(Read(f"{server},bridge=*,*", _BRIDGE)),
         post.ask(Read(f"{server},component=bridges,name=*", _BRIDGE)),
     )
     services = post.ask(Search(service))
-    flowing = post.ask(Read(f"{service},subcomponent=flows,flow=*", _FLOW))
-    # The service comes last: where its bean is not there, these versions answer that reading it is forbidden.
-    serving = post.ask(Read(service, _SERVICE))
+    flow_reads = post.ask(Read(f"{service},subcomponent=flows,flow=*", _FLOW))
+    # The service comes last: if its bean is missing, these versions answer that reading it is forbidden.
+    service_read = post.ask(Read(service, _SERVICE))
     post.send(reader, timeout_s=timeout_s)
     with artemis.as_expected(reader.url):
-        values = basis.values(reader)
-        plugin = _service(serving) if services.value() else None
-        whole = listed.beans()
-        counted = [replace(artemis.queue_by_counters(bean, row), internal=True) for bean, row in moved.beans()]
-        queues = {queue.name: queue for queue in (*counted, *(artemis.queue(bean, row) for bean, row in whole))}
-        bridges = {
-            bridge.name: bridge for asked in bridging for bridge in (_bridge(bean, row) for bean, row in asked.beans())
-        }
-        flows = [_flow(row, queues, bridges) for _, row in flowing.beans()] if plugin is not None else []
-        of_plugin = {queue.name for flow in flows for queue in (*flow.outflow, flow.staging, flow.in_acks)}
+        values = common_reads.values(reader)
+        plugin = _service(service_read) if services.value() else None
+        rows = queue_reads.beans()
+        counted = [replace(artemis.queue_by_counters(bean, row), internal=True) for bean, row in plugin_reads.beans()]
+        queues = {queue.name: queue for queue in (*counted, *(artemis.queue(bean, row) for bean, row in rows))}
+        found = (_bridge(bean, row) for reads in bridge_reads for bean, row in reads.beans())
+        bridges = {bridge.name: bridge for bridge in found}
+        flows = [_flow(row, queues, bridges) for _, row in flow_reads.beans()] if plugin is not None else []
+        internal = {queue.name for flow in flows for queue in (*flow.outflow, flow.staging, flow.in_acks)}
         commands = _commands(plugin, queues, bridges)
-        of_plugin |= {commands.out.name, commands.into.name} if commands is not None else set()
-        own = [row for row in whole if beans.parts(row[0])["queue"].startswith(OWN)]
+        internal |= {commands.out.name, commands.into.name} if commands is not None else set()
+        document_rows = [row for row in rows if beans.parts(row[0])["queue"].startswith(OWN)]
         view = SiteView(
             pair=pair,
             site=site,
@@ -99,38 +98,38 @@ def read(reader: Reader, *, pair: str, site: str, config: Config, broker: str, t
             broker=broker,
             **values,
             queues=tuple(
-                replace(queue, internal=queue.internal or name in of_plugin) for name, queue in sorted(queues.items())
+                replace(queue, internal=queue.internal or name in internal) for name, queue in sorted(queues.items())
             ),
             service=plugin,
             flows=tuple(sorted(flows, key=lambda flow: flow.queue)),
             commands=commands,
         )
-        queues_now = _as_listed(reader, view.queues, timeout_s)
-        return replace(view, **artemis.documents(view.requests, own), queues=queues_now)
+        queues_now = _correct_deliveries(reader, view.queues, timeout_s)
+        return replace(view, **artemis.documents(view.requests, document_rows), queues=queues_now)
 
 
 def refresh(reader: Reader, view: SiteView, *, timeout_s: float) -> SiteView:
-    """Read a broker's role, listeners and outflows again; a flow that has gone is left out. Depths in staging stay
-    those of the last reading."""
+    """Read a broker's role, listeners and outflows again, without deleted flows. Depths in staging stay those of the
+    last complete reading."""
     service = service_bean(view.broker)
-    moving = [queue for flow in view.flows for queue in (*flow.outflow, flow.in_acks)]
+    changing = [queue for flow in view.flows for queue in (*flow.outflow, flow.in_acks)]
     post = Post()
-    basis = artemis.CommonReads(post, view.broker, _DIALECT, known=view)
-    asked = [(queue, post.ask(Read(queue.bean, _MOVING))) for queue in moving]
+    common_reads = artemis.CommonReads(post, view.broker, _DIALECT, known=view)
+    queue_reads = [(queue, post.ask(Read(queue.bean, _MOVING))) for queue in changing]
     services = post.ask(Search(service))
-    serving = post.ask(Read(service, _SERVICE))
+    service_read = post.ask(Read(service, _SERVICE))
     post.send(reader, timeout_s=timeout_s)
     queues = {
-        queue.name: _moved(queue, figures.fields())
-        for queue, figures in asked
-        if not isinstance(figures.error, NoSuchBean)
+        queue.name: _moved(queue, answer.fields())
+        for queue, answer in queue_reads
+        if not isinstance(answer.error, NoSuchBean)
     }
     return replace(
         view,
-        **basis.moving(reader),
-        node=basis.server.text("NodeID"),
-        # A service that was not there is left to the next whole reading.
-        service=_service(serving) if view.service is not None and services.value() else None,
+        **common_reads.moving(reader),
+        node=common_reads.server.text("NodeID"),
+        # A service that had not started is read by the next complete reading.
+        service=_service(service_read) if view.service is not None and services.value() else None,
         flows=tuple(
             replace(
                 flow,
@@ -157,22 +156,22 @@ def _moved(queue: Queue, fields: Fields) -> Queue:
     )
 
 
-def _as_listed(reader: Reader, queues: tuple[Queue, ...], timeout_s: float) -> tuple[Queue, ...]:
+def _correct_deliveries(reader: Reader, queues: tuple[Queue, ...], timeout_s: float) -> tuple[Queue, ...]:
     """Correct the count in delivery of queues without consumers by the listed messages. After a client was cut off, the
-    count of these versions can stay too high for ever, and so can the depth. A queue with consumers keeps its count:
-    messages that a cut would roll back are listed nowhere."""
+    count in these versions can stay too high, and so can the depth. A queue with consumers keeps its count: messages
+    that a cut would roll back are not listed."""
     counted = [queue for queue in queues if queue.business and queue.delivering and not queue.consumers]
-    held = dict(zip((queue.name for queue in counted), listed(reader, counted, timeout_s=timeout_s), strict=True))
+    counts = count_delivering(reader, counted, timeout_s=timeout_s)
+    held = dict(zip((queue.name for queue in counted), counts, strict=True))
     return tuple(
-        replace(queue, delivering=now, depth=queue.depth - queue.delivering + now)
-        if (now := held.get(queue.name)) is not None and now < queue.delivering
+        replace(queue, delivering=delivering, depth=queue.depth - queue.delivering + delivering)
+        if (delivering := held.get(queue.name)) is not None and delivering < queue.delivering
         else queue
         for queue in queues
     )
 
 
-def listed(reader: Reader, queues: Sequence[Queue], *, timeout_s: float = READ_S) -> list[int]:
-    """Count the messages of each queue that are listed as held by a consumer."""
+def count_delivering(reader: Reader, queues: Sequence[Queue], *, timeout_s: float = READ_S) -> list[int]:
     if not queues:
         return []
     answers = reader.read([Query(queue.bean, Listing.DELIVERING) for queue in queues], timeout_s=timeout_s)
@@ -180,25 +179,25 @@ def listed(reader: Reader, queues: Sequence[Queue], *, timeout_s: float = READ_S
         return [sum(len(load["elements"]) for load in json.loads(str(answer.value()))) for answer in answers]
 
 
-def serving(reader: Reader, broker: str, *, timeout_s: float) -> tuple[bool, tuple[str, ...]]:
-    """Say in one small reading whether the plugin delivers, and which acceptors are started."""
+def read_serving(reader: Reader, broker: str, *, timeout_s: float) -> tuple[bool, tuple[str, ...]]:
+    """Read whether the plugin delivers, and which acceptors are started."""
     service = service_bean(broker)
     post = Post()
     services = post.ask(Search(service))
     acceptors = post.ask(Read(beans.acceptor(broker), ("Name", "Started")))
-    serving = post.ask(Read(service, ("SiteActivated", "Delivering")))
+    service_read = post.ask(Read(service, ("SiteActivated", "Delivering")))
     post.send(reader, timeout_s=timeout_s)
     started = tuple(row.text("Name") for _, row in acceptors.beans() if row.flag("Started"))
     if not services.value():
         return False, started
-    fields = serving.fields()
+    fields = service_read.fields()
     return fields.flag("SiteActivated") and fields.flag("Delivering"), started
 
 
-def _service(asked: Answer) -> Service:
-    fields = asked.fields()
+def _service(answer: Answer) -> Service:
+    fields = answer.fields()
     return Service(
-        bean=asked.bean,
+        bean=answer.bean,
         site_id=fields.text("SiteId"),
         activated=fields.flag("SiteActivated"),
         delivering=fields.flag("Delivering"),
@@ -251,73 +250,74 @@ class Session(artemis.Session[SiteView]):
         )
 
     def _read_extra(self, view: SiteView, scope: ReadScope, timeout_s: float) -> SiteView:
-        view = aged(self.reader(), view, timeout_s=timeout_s) if ReadScope.AGES in scope else view
+        view = add_ages(self.reader(), view, timeout_s=timeout_s) if ReadScope.AGES in scope else view
         return super()._read_extra(view, scope, timeout_s)
 
     def _reread(self, known: SiteView, _wanted: ReadScope, timeout_s: float) -> SiteView:
         return refresh(self.reader(), known, timeout_s=timeout_s)
 
     def open_listeners(self, *, timeout_s: float) -> tuple[str, ...]:
-        """Give none while the plugin does not deliver: an acceptor whose port is taken says that it is started."""
-        delivers, started = serving(self.reader(), self.last_view().broker, timeout_s=timeout_s)
+        """Return none while the plugin does not deliver: an acceptor without its port also reports that it is
+        started."""
+        delivers, started = read_serving(self.reader(), self.last_view().broker, timeout_s=timeout_s)
         return started if delivers else ()
 
 
 LinkEnds = tuple[Session, Session]
 Observer = observer.Observer[SiteView, Session]
 Views = dict[tuple[str, str], SiteView]
-CLOSED_S: Final = 2.0
-"""A comparison of two closed sites, one of which may be lost, is given so long."""
-EVERY_S: Final = 5.0
-SHARE: Final = 10
-"""A watch compares at most every `EVERY_S`, and for at most a tenth of the time: each comparison scans the queues."""
+COMPARE_CLOSED_S: Final = 2.0
+"""The time limit for comparing two closed sites, one of which may be lost."""
+COMPARE_EVERY_S: Final = 5.0
+IDLE_FACTOR: Final = 10
+"""A watch compares at most every `COMPARE_EVERY_S`, and a tenth of the time: each comparison scans the queues."""
 
 
-def _followed(observer: Observer, read: Callable[[], ContinuitySnapshot]) -> ContinuitySnapshot:
-    """Read both sites; compare by id each pair with a closed broker, for messages that the plugin does not follow."""
+def _observe(observer: Observer, read: Callable[[], ContinuitySnapshot]) -> ContinuitySnapshot:
+    """Read both sites; compare by id each pair with a closed broker, to find messages that have no copy."""
     snapshot = read()
-    closed = not any(view.open for both in snapshot.both(*snapshot.sites) for view in both)
+    closed = not any(view.open for pair in snapshot.both(*snapshot.sites) for view in pair)
     if not closed:
-        return _with(snapshot, _compared(observer, snapshot))
-    comparing = in_background(partial(_compared, observer, snapshot), "compare")
-    return _with(snapshot, comparing.result()) if comparing.wait(CLOSED_S) else snapshot
+        return _add_comparison(snapshot, _compare(observer, snapshot))
+    comparing = in_background(partial(_compare, observer, snapshot), "compare")
+    return _add_comparison(snapshot, comparing.result()) if comparing.wait(COMPARE_CLOSED_S) else snapshot
 
 
-def _compared(observer: Observer, snapshot: ContinuitySnapshot) -> Views:
-    """Compare each pair of which one site is closed, and give the views that this changes: the open broker is compared
-    with its peer, and two closed ones with each other."""
+def _compare(observer: Observer, snapshot: ContinuitySnapshot) -> Views:
+    """Compare each pair with a closed broker, an open broker with its peer, two closed ones in both directions. Return
+    the changed views."""
     views: Views = {}
-    for both in snapshot.both(*snapshot.sites):
-        source, target = sorted(both, key=lambda view: not view.open)
+    for pair in snapshot.both(*snapshot.sites):
+        source, target = sorted(pair, key=lambda view: not view.open)
         if target.open:
             continue
         is_open = source.open
         source, target = (replace(view, to_compare=is_open) for view in (source, target))
         views |= {(view.site, view.pair): view for view in (source, target)}
         local, peer = (observer.brokers[view.site][view.pair].reader() for view in (source, target))
-        with suppress(BrokerError):  # the broker has just answered; the checks say what was not read
-            source, target = copies.followed(local, peer, source, target)
+        with suppress(BrokerError):  # the checks report what was not read
+            source, target = copies.add_uncopied(local, peer, source, target)
             if not is_open:
-                target, source = copies.followed(peer, local, target, source)
+                target, source = copies.add_uncopied(peer, local, target, source)
             views |= {(view.site, view.pair): view for view in (source, target)}
     return views
 
 
-def _with(snapshot: ContinuitySnapshot, views: Views) -> ContinuitySnapshot:
-    """Add to a reading the comparison of each broker that was not restarted since."""
+def _add_comparison(snapshot: ContinuitySnapshot, views: Views) -> ContinuitySnapshot:
+    """Add to a reading the comparison of each broker that was not restarted after it."""
 
-    def compared(view: SiteView) -> SiteView:
-        then = views.get((view.site, view.pair), view)
-        if view.start != then.start:
+    def add(view: SiteView) -> SiteView:
+        earlier = views.get((view.site, view.pair), view)
+        if view.start != earlier.start:
             return view
         fields = ("to_compare", "compared", "left_out", "uncopied", "held", "without_id")
-        return replace(view, **{name: getattr(then, name) for name in fields})
+        return replace(view, **{name: getattr(earlier, name) for name in fields})
 
-    return snapshot.map_brokers(compared)
+    return snapshot.map_brokers(add)
 
 
-class _Compares(observer.Supplement[SiteView]):
-    """Compares beside a watch: each reading gets the comparison that ended since the one before."""
+class _Comparer(observer.Supplement[SiteView]):
+    """Compares in the background of a watch: each reading gets the comparison that ended since the reading before."""
 
     def __init__(self) -> None:
         self._work: BackgroundTask[tuple[Views, float]] | None = None
@@ -327,10 +327,10 @@ class _Compares(observer.Supplement[SiteView]):
         views = Views()
         if self._work is not None and self._work.wait(0):
             views, took_s = self._work.result()
-            self._work, self._due_s = None, system().monotonic() + max(EVERY_S, SHARE * took_s) - took_s
+            self._work, self._due_s = (None, system().monotonic() + max(COMPARE_EVERY_S, IDLE_FACTOR * took_s) - took_s)
         if self._work is None and system().monotonic() >= self._due_s:
             self._work = in_background(partial(self._timed, observer, snapshot), "compare")
-        return _with(snapshot, views)
+        return _add_comparison(snapshot, views)
 
     def close(self) -> None:
         if self._work is not None:
@@ -339,7 +339,7 @@ class _Compares(observer.Supplement[SiteView]):
     @staticmethod
     def _timed(observer: Observer, snapshot: ContinuitySnapshot) -> tuple[Views, float]:
         began_s = system().monotonic()
-        return _compared(observer, snapshot), system().monotonic() - began_s
+        return _compare(observer, snapshot), system().monotonic() - began_s
 
 
-READS: Final[observer.Reads[SiteView, Session]] = observer.Reads(Session.each, observed=_followed, supplement=_Compares)
+READS: Final[observer.Reads[SiteView, Session]] = observer.Reads(Session.each, observed=_observe, supplement=_Comparer)

@@ -1,4 +1,4 @@
-"""The tools of acts at a pair of the continuity plugin: waits, the gate, and the memory of a return."""
+"""The tools of the handlers for the continuity plugin: waits, the gate, and the results of a reinstatement."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +16,7 @@ from dr_ctl.topologies.common.tools import Sender, Tools
 from dr_ctl.topologies.common.view import PeerState
 from dr_ctl.topologies.common.waiting import Barrier, Direction
 from dr_ctl.topologies.continuity import copies
-from dr_ctl.topologies.continuity.copies import Compared
+from dr_ctl.topologies.continuity.copies import Comparison
 from dr_ctl.topologies.continuity.reading import LinkEnds, Observer
 from dr_ctl.topologies.continuity.view import WAITS_MS, SiteView
 
@@ -24,28 +24,28 @@ from dr_ctl.topologies.continuity.view import WAITS_MS, SiteView
 @dataclass(frozen=True, slots=True)
 class PluginTimeouts:
     window_s: float = 2.2
-    """The gate must hold for so long: bridges confirm up to two seconds late, and a zero in between may be none."""
+    """The gate's window: bridges confirm up to two seconds late, so a single zero proves nothing."""
     poll_s: float = 0.05
-    """The flows are read again after so long."""
+    """The time between readings of the flows."""
     read_timeout_s: float = 1.0
-    """The first reading behind the fence may take so long: a reading that hangs is time without service."""
+    """The time limit for the first reading behind the fence: a reading that hangs prolongs the outage."""
     left_over_s: float = 2.5
-    """Nothing explains a difference that lasts so long after a return, which is longer than bridges confirm late."""
-    taken_in_poll_s: float = 0.1
-    """The flows are read again after so long while a lost site is taken in."""
+    """A difference that lasts this long after a reinstatement is real: bridges confirm sooner."""
+    reinstate_poll_s: float = 0.1
+    """The time between readings of the flows in a reinstatement."""
     stuck_s: float = 1.5
-    """The queue refused a staged message that does not move for so long: the message lies there already."""
+    """A staged message that stays this long was refused by its queue, which has it already."""
     refused_s: float = 10.0
-    """The queue had a message before that it does not take for so long, while it takes messages of others. Bridges
-    confirm late, and a hesitating broker must not be taken for one that refuses."""
+    """A message that a queue does not accept for this long, while it accepts others, was in the queue before. Bridges
+    confirm late, and a slow broker must not count as one that refuses."""
     watch_s: float = 3.0
-    """No command may be under way for so long: bridges confirm sooner, and most try again sooner."""
+    """No command may be under way for this time: bridges confirm sooner, and most retry sooner."""
     watch_intervals: int = 3
-    """No command may be under way for so many intervals of the bridges either."""
+    """No command may be under way for this number of the bridges' intervals either."""
     watch_poll_s: float = 0.2
-    """Commands are read again after so long."""
+    """The time between readings of the commands."""
     watch_at_most_s: float = 35.0
-    """Commands that are still under way are left alone then; a bridge whose connection was dropped times out first."""
+    """The longest watch of commands; a bridge whose connection was dropped times out before."""
 
 
 class ContinuityGate(Gate[SiteView]):
@@ -63,19 +63,17 @@ class ContinuityGate(Gate[SiteView]):
 
     def compare(self, now: PairReading[SiteView], move: Move) -> Outcome:
         source, target = now.source, now.target
-        compared, unread, wrong = compare(self.observer, source, target, move)
-        if wrong is not None:
-            return wrong
-        if not_named := [queue for queue in unread if queue not in move.spec.accept_difference]:
-            return Failed.of(found("DR-CONT-014.not_named", queues=brief(not_named)))
-        where = f"too many at {move.target}"
-        if more := {
-            comparison.queue: {where: gone}
-            for comparison in compared
-            if (gone := comparison.surplus | comparison.consumed)
-        }:
-            counts = [f"{queue}: {len(ids[where])} {where}" for queue, ids in more.items()]
-            return refused("DR-PARITY-004.differ", more, queues=brief(counts))
+        compared, unread, failed = compare(self.observer, source, target, move)
+        if failed is not None:
+            return failed
+        if unaccepted := [queue for queue in unread if queue not in move.spec.accept_difference]:
+            return Failed.of(found("DR-CONT-014.not_named", queues=brief(unaccepted)))
+        extra = {row.queue: extra_ids for row in compared if (extra_ids := row.surplus | row.consumed)}
+        if extra:
+            place = f"too many at {move.target}"
+            counts = [f"{queue}: {len(messages)} {place}" for queue, messages in extra.items()]
+            differing = {queue: {place: messages} for queue, messages in extra.items()}
+            return refused("DR-PARITY-004.differ", differing, queues=brief(counts))
         depths: dict[str, Json] = {name: queue.depth for name, queue in source.business.items() if queue.depth}
         ids, findings = sum(len(comparison.local) for comparison in compared), list[Finding]()
         if unread:
@@ -90,42 +88,42 @@ def compare(
     target: SiteView,
     move: Move,
     already_delivered: Mapping[str, frozenset[str]] = copies.NONE,
-) -> tuple[list[Compared], list[str], Failed | None]:
-    """Compare every flow of a pair by id, name the queues that could not be, and refuse a move by what no removal
-    fixes. Nobody has done messages that the source never delivered, so their copies must stay. Messages that the target
-    lacks would be lost. Copies that nothing proves to be consumed may be the last of their messages. A person can
+) -> tuple[list[Comparison], list[str], Failed | None]:
+    """Compare each flow of a pair by id, name the queues that were not compared, and refuse a move for differences that
+    no removal fixes: messages that the source never delivered, so their copies must stay; messages that the target
+    lacks, which would be lost; and copies without evidence, of which each may be the last of its message. A person can
     accept an exact number of the latter two. Raises `BrokerError`."""
-    if lacking := copies.one_sided(source, target):
-        one_sided = found("DR-CONT-005.one_sided", source=source.site, target=target.site, queues=brief(lacking))
-        return [], [], Failed.of(one_sided)
+    if one_sided := copies.one_sided_queues(source, target):
+        finding = found("DR-CONT-005.one_sided", source=source.site, target=target.site, queues=brief(one_sided))
+        return [], [], Failed.of(finding)
     local, peer = (observer.brokers[view.site][view.pair].reader() for view in (source, target))
     compared, unread = copies.compare(local, peer, source, target, already_delivered)
     accepted = move.spec.accept_difference
 
-    def apart(ids: Callable[[Compared], frozenset[str]]) -> dict[str, list[str]]:
+    def ids_by_queue(ids: Callable[[Comparison], frozenset[str]]) -> dict[str, list[str]]:
         return {
             comparison.queue: sorted(ids(comparison))
             for comparison in compared
             if len(ids(comparison)) not in (0, accepted.get(comparison.queue))
         }
 
-    wrong = None
-    if waiting := {
+    failed = None
+    if undelivered := {
         comparison.queue: sorted(comparison.undelivered) for comparison in compared if comparison.undelivered
     }:
-        finding = found("DR-CONT-017.undelivered", source=move.source, messages=copies.named(waiting))
-        wrong = Failed.of(finding, evidence={"undelivered": document(waiting)})
-    elif missing := apart(lambda comparison: comparison.missing):
-        finding = found("DR-CONT-013", source=move.source, target=move.target, messages=copies.named(missing))
-        wrong = Failed.of(finding, evidence={"missing": document(missing)})
-    elif unproven := apart(lambda comparison: comparison.unproven):
-        options, copied = accepting({name: len(ids) for name, ids in unproven.items()}), copies.named(unproven)
+        finding = found("DR-CONT-017.undelivered", source=move.source, messages=copies.ids_text(undelivered))
+        failed = Failed.of(finding, evidence={"undelivered": document(undelivered)})
+    elif missing := ids_by_queue(lambda comparison: comparison.missing):
+        finding = found("DR-CONT-013", source=move.source, target=move.target, messages=copies.ids_text(missing))
+        failed = Failed.of(finding, evidence={"missing": document(missing)})
+    elif unproven := ids_by_queue(lambda comparison: comparison.unproven):
+        options, copied = accepting({name: len(ids) for name, ids in unproven.items()}), copies.ids_text(unproven)
         finding = found("DR-CONT-019.unproven", source=move.source, target=move.target, options=options, copies=copied)
-        wrong = Failed.of(finding, evidence={"unproven": document(unproven)})
-    return compared, unread, wrong
+        failed = Failed.of(finding, evidence={"unproven": document(unproven)})
+    return compared, unread, failed
 
 
-class BothWays(Direction[SiteView]):
+class BothDirections(Direction[SiteView]):
     """Counts the messages and acknowledgements under way between the two brokers of a pair, in either direction."""
 
     def remaining(self, view: SiteView, peer: SiteView) -> int | None:
@@ -133,8 +131,8 @@ class BothWays(Direction[SiteView]):
 
 
 class AcksApplied(Direction[SiteView]):
-    """Waits until the returned site has applied all that the serving site's consumers had acknowledged at the first
-    reading, and until `least_s` have passed, because bridges confirm late."""
+    """Waits until the returned site has applied the acknowledgements that the serving site had at the first reading,
+    and for at least `least_s`, because bridges confirm late."""
 
     def __init__(self, ends: LinkEnds, context: StepContext, least_s: float = 0.0) -> None:
         super().__init__(*ends)
@@ -156,9 +154,9 @@ class AcksApplied(Direction[SiteView]):
 
 
 class ContinuityTools(Tools[SiteView]):
-    """`recovered`, `removed` and `unproven` hold ids by queue; `recovered` is None until a return of this command has
-    compared them. `already_delivered` holds by pair and queue the staged ids that the serving site's queue refused,
-    because it had them before."""
+    """`recovered`, `removed` and `unproven` are ids by queue; `recovered` is None until a reinstatement has compared
+    them. `already_delivered` has by pair and queue the staged ids that the serving site's queue refused, because it had
+    them before."""
 
     observer: Observer
     by_console = "activateSite of the continuity plugin, which starts its client acceptors"
@@ -174,7 +172,7 @@ class ContinuityTools(Tools[SiteView]):
         self.already_delivered: dict[str, dict[str, frozenset[str]]] = {}
 
     @property
-    def number(self) -> int | None:
+    def recovered_count(self) -> int | None:
         return sum(len(ids) for ids in self.recovered.values()) if self.recovered is not None else None
 
     def read(self, link_ends: Sequence[LinkEnds]) -> list[tuple[SiteView, SiteView]]:

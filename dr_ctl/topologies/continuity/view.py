@@ -1,6 +1,6 @@
 """A broker with the continuity plugin as one reading has shown it: frozen values, and facts that follow from them.
 
-The plugin opens and closes all client listeners at once. Documents lie in the filters of queues, which it leaves alone.
+The plugin opens and closes all client listeners at once. Documents are filters of queues, which it does not change.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from dr_ctl.topologies.common.view import Acceptor, Connection, Link, PeerState,
 from dr_ctl.topologies.topology import LinkSnapshot, Stake, drain_s
 
 _MARKER: Final = "dr_ctl_says"
-_HELD: Final = re.compile(rf"{_MARKER} = '(.*)'", re.DOTALL)
-# The plugin waits for its peer to be drained for so long, and then delivers anyway. The wait is short where the gate
-# has shown that the peer is drained, or nothing can come any more. The plugin itself takes the peer for drained only
-# once all of its queues were empty in one moment. Clients that are let in meanwhile prevent such a moment, because
-# their acknowledgements go there.
+_DOCUMENT: Final = re.compile(rf"{_MARKER} = '(.*)'", re.DOTALL)
+# The longest time that the plugin waits for its peer to be drained, before it delivers. It is short if the gate has
+# shown that the peer is drained, or if nothing can arrive any more. For the plugin, the peer is drained only if all
+# queues are empty at the same moment. Clients that are let in meanwhile prevent that, because their acknowledgements
+# use the queues.
 WAITS_MS: Final = {
     PeerState.DRAINED: 1_000,
     PeerState.CLOSED: 20_000,
@@ -43,8 +43,8 @@ PREFIX: Final = "continuity.cmd"
 
 @dataclass(frozen=True, slots=True)
 class FilterRequests(artemis.ArtemisRequests):
-    """Requests that keep a document's text in the filter of a queue. `prefix` begins the names of the plugin's command
-    queues: an address that contains it never becomes a flow."""
+    """Requests that keep a document's text in the filter of a queue. The names of the plugin's command queues start
+    with `prefix`; an address that contains it never gets a flow."""
 
     attributes = ("Name", "Filter")
 
@@ -59,35 +59,35 @@ class FilterRequests(artemis.ArtemisRequests):
         return self.of_server(artemis.UPDATE_FILTERED, name, "ANYCAST", _filter(text), 0, False, False, *(None,) * 6)
 
     def probe(self, name: str) -> Request:
-        # The queue is not durable: a queue that is not durable never becomes a flow, whatever its address.
+        # The queue is not durable, so it never gets a flow, whatever its address.
         return self.of_server(artemis.CREATE_FILTERED, name, "ANYCAST", name, None, False, -1, False, True)
 
     def keep(self, name: str) -> Request:
-        """Create a durable queue for messages that are kept out of the way, and are shipped to nobody."""
+        """Create a durable queue for messages that are kept aside, and are not shipped."""
         return self.of_server(
             artemis.CREATE_FILTERED, f"{name}.{self.prefix}", "ANYCAST", name, None, True, -1, False, True
         )
 
     def canary(self, name: str) -> Request:
-        """Create a durable queue as clients do: the plugin makes a flow of it, at both sites."""
+        """Create a durable queue as clients do: the plugin makes a flow for it, at both sites."""
         return self.of_server(artemis.CREATE_FILTERED, name, "ANYCAST", name, None, True, -1, False, True)
 
     def text(self, fields: Fields) -> str:
-        match = _HELD.fullmatch(fields.any_text("Filter"))
+        match = _DOCUMENT.fullmatch(fields.any_text("Filter"))
         return match[1].replace("''", "'") if match is not None else ""
 
     def is_own(self, bean: str, fields: Fields) -> bool:
-        """Say whether dr-ctl made it: a queue that a client creates has its name as address, and no such filter."""
+        """Say whether dr-ctl made the queue: a client's queue has its name as address, and no such filter."""
         address = parts(bean)["address"]
-        named = address.startswith(OWN) and address.endswith(f".{self.prefix}")
-        return named and _HELD.fullmatch(fields.any_text("Filter")) is not None
+        has_prefix = address.startswith(OWN) and address.endswith(f".{self.prefix}")
+        return has_prefix and _DOCUMENT.fullmatch(fields.any_text("Filter")) is not None
 
 
 def _filter(text: str) -> str:
     return f"{_MARKER} = '{text.replace(chr(39), chr(39) * 2)}'"
 
 
-class Plugin(artemis.ListenersAndRoles):
+class PluginFence(artemis.ListenersAndRoles):
     view: SiteView
 
     def __init__(self, view: SiteView) -> None:
@@ -97,7 +97,7 @@ class Plugin(artemis.ListenersAndRoles):
 
     @property
     def open(self) -> bool:
-        """Clients may get in as soon as the plugin is activated, delivering or not."""
+        """Clients may connect once the plugin is activated, even before it delivers."""
         service = self.view.service
         return any(listener.started for listener in self.view.listeners) or (service is not None and service.activated)
 
@@ -130,15 +130,15 @@ def depth_at(view: SiteView, queue: str) -> int | None:
     return total(place.known_depth for place in view.places_of(queue))
 
 
-def duplicates(view: SiteView, flow: Flow, peer: SiteView | None) -> int | None:
+def count_duplicates(view: SiteView, flow: Flow, peer: SiteView | None) -> int | None:
     other = peer.flow(flow.queue) if peer is not None else None
     if peer is None or other is None:
         return None
     acks = total((flow.out_acks.known_depth, other.in_acks.known_depth))
     if acks is None or flow.queue not in view.business:
         return acks
-    # Lost acknowledgements count too: the peer has more messages than were shipped and have their copies here. Where
-    # ids were not compared, no message here is known to have a copy.
+    # Lost acknowledgements count too: the peer has more messages than this site has shipped and still holds. If ids
+    # were not compared, no message here is known to have a copy.
     local, remote, to_ship = (
         view.business[flow.queue].known_depth,
         depth_at(peer, flow.queue),
@@ -146,21 +146,21 @@ def duplicates(view: SiteView, flow: Flow, peer: SiteView | None) -> int | None:
     )
     if local is None or remote is None or to_ship is None:
         return None
-    uncopied = view.alone(flow.queue)
+    uncopied = view.count_uncopied(flow.queue)
     return max(acks, remote - max(0, local - to_ship - uncopied) if uncopied is not None else remote)
 
 
-def lost_with(view: SiteView, flow: Flow) -> int | None:
+def count_lost(view: SiteView, flow: Flow) -> int | None:
     """Count the messages of a flow that are lost with a closed site: messages to ship and messages without a copy, or
     all messages here if ids were not compared."""
-    to_ship, uncopied = flow.out_mirror.known_depth, view.alone(flow.queue)
+    to_ship, uncopied = flow.out_mirror.known_depth, view.count_uncopied(flow.queue)
     if to_ship is None or uncopied is not None:
         return total((to_ship, uncopied))
     local = view.business[flow.queue].known_depth
     return None if local is None else max(to_ship, local)
 
 
-def late(view: SiteView, flow: Flow) -> int | None:
+def count_late(view: SiteView, flow: Flow) -> int | None:
     """Count the messages to ship of a flow that are still in its queue."""
     to_ship, queue = flow.out_mirror.known_depth, view.business.get(flow.queue)
     local = queue.known_depth if queue is not None else to_ship
@@ -168,7 +168,7 @@ def late(view: SiteView, flow: Flow) -> int | None:
 
 
 class ContinuityLink(Link["SiteView"]):
-    # The plugin goes on asking for the queues of a flow that were removed, until its broker is started again.
+    # The plugin keeps requesting the removed queues of a flow until its broker is restarted.
     keeps_queues = True
     messages: int | None = None
     acks: int | None = None
@@ -187,7 +187,7 @@ class ContinuityLink(Link["SiteView"]):
             self.acks = total(flow.out_acks.known_depth for flow in view.flows)
             self.to_ship = total((self.messages, self.acks))
             self.unapplied = total(flow.in_acks.known_depth for flow in view.flows)
-            # With a single connector its bridges find the other nodes by the cluster, because they are made with HA.
+            # With a single connector, its bridges find the other nodes by the cluster, because they use HA.
             self.peer_nodes = artemis.peer_connectors(
                 [view.service.connectors] if len(view.service.connectors) > 1 else []
             )
@@ -247,8 +247,8 @@ class ContinuityLink(Link["SiteView"]):
         return bridge is not None and bridge.started is (call.goal is Goal.LINK_UP)
 
     def to_snapshot(self, before: SiteView | None, took_s: float) -> LinkSnapshot:
-        """The bridges as one link, with the four figures that the plugin's own design asked for: loss risk, duplicate
-        risk, recovery point, recovery time."""
+        """The bridges as one link, with the four figures of the plugin's design: loss risk, duplicate risk, recovery
+        point, recovery time."""
         view, rate = self.view, self.rate(before, took_s)
         messages, acks, unapplied = self.messages, self.acks, self.unapplied
         ages = [flow.out_mirror.oldest_ms for flow in view.flows if flow.out_mirror.oldest_ms is not None]
@@ -263,7 +263,7 @@ class ContinuityLink(Link["SiteView"]):
             f"{f'{duration(to_drain_s)} to drain' if to_drain_s is not None else 'time to drain not known'}"
         )
         if view.service is None:
-            line = "the continuity plugin has not started: what its bridges hold was not read"
+            line = "the continuity plugin has not started: its outflow was not read"
         risks: dict[str, Json] = {"loss_risk": messages, "duplicate_risk": acks}
         times: dict[str, Json] = {"recovery_point_s": oldest_s, "recovery_time_s": to_drain_s}
         figures = (started, self.attached, self.to_ship, unapplied, rate)
@@ -273,10 +273,10 @@ class ContinuityLink(Link["SiteView"]):
         """Record each flow, whose messages and acknowledgements have a queue each.
 
         Depths saw-tooth by up to two seconds of traffic because confirmations come in batches: the depth is an upper
-        bound. Messages at the peer are shown too: lost acknowledgements show nowhere else.
+        bound. Messages at the peer are recorded too: only these show lost acknowledgements.
         """
         view = self.view
-        if view.flows:  # the row shows that this topology compares ids, even if none were compared
+        if view.flows:  # the row shows that this topology compares ids, even if none are compared now
             yield Row(site=view.site, ts=at, pair=view.pair, kind="uncopied", name="*", start=view.start)
         for flow in view.flows:
             other = peer.flow(flow.queue) if peer is not None else None
@@ -284,9 +284,9 @@ class ContinuityLink(Link["SiteView"]):
                 remote = replace(other.staging.row(view, at), delivering=None, added=None, removed=None)
                 yield replace(remote, kind="staged", name=flow.queue, depth=peer.depth_of(flow.queue))
             if flow.queue in view.uncopied and flow.queue not in view.without_id:
-                own = replace(flow.staging.row(view, at), delivering=None, added=None, removed=None)
-                held = len(view.held.get(flow.queue, ())) or None
-                yield replace(own, kind="uncopied", name=flow.queue, depth=view.alone(flow.queue), delivering=held)
+                row = replace(flow.staging.row(view, at), delivering=None, added=None, removed=None)
+                depth, held = view.count_uncopied(flow.queue), len(view.held.get(flow.queue, ())) or None
+                yield replace(row, kind="uncopied", name=flow.queue, depth=depth, delivering=held)
             for kind, queue, bridge in (
                 ("mirror", flow.out_mirror, flow.mirror_bridge),
                 ("acks", flow.out_acks, flow.acks_bridge),
@@ -301,22 +301,22 @@ class ContinuityLink(Link["SiteView"]):
         view = self.view
         if view.service is None:
             return Stake(None, None, None)
-        return Stake.of({flow.queue: (lost_with(view, flow), duplicates(view, flow, peer)) for flow in view.flows})
+        return Stake.of({f.queue: (count_lost(view, f), count_duplicates(view, f, peer)) for f in view.flows})
 
     @property
     def residue(self) -> Residue | None:
-        """A late message is a duplicate only if it is to be shipped and still lies in its queue, unacknowledged. The
+        """A late message is a duplicate only if it is to be shipped and is still in its queue, unacknowledged. The
         residue is None if the plugin has not started, or the broker counts wrongly."""
-        again = total(late(self.view, flow) for flow in self.view.flows)
-        if self.messages is None or self.acks is None or again is None:
+        duplicates = total(count_late(self.view, flow) for flow in self.view.flows)
+        if self.messages is None or self.acks is None or duplicates is None:
             return None
-        return Residue(self.messages, self.acks, again)
+        return Residue(self.messages, self.acks, duplicates)
 
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """The plugin itself. `suffixes` end the names of its queues: the outflow of messages, that of acknowledgements, and
-    the inflows of both. Each of `connectors` leads to another node of its peer."""
+    """The plugin itself. `suffixes` are those of its queues' names: the outflows of messages and of acknowledgements,
+    and the inflows of both. Each of `connectors` leads to a node of its peer."""
 
     bean: str
     site_id: str
@@ -332,7 +332,7 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class Bridge:
-    """A bridge, and how many messages its peer has confirmed."""
+    """A bridge; its peer has confirmed `acked` messages."""
 
     name: str
     bean: str
@@ -342,7 +342,7 @@ class Bridge:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """The way of one queue's messages: four queues, the two bridges that ship and the one that delivers."""
+    """The path of one queue's messages: four queues, the two bridges that ship and the one that delivers."""
 
     queue: str
     address: str
@@ -364,20 +364,20 @@ class Flow:
 
     @property
     def stuck(self) -> bool:
-        """True if all staged messages were handed to the queue and not taken: the queue has them already, or takes no
-        message. Only the ids tell these apart."""
+        """True if all staged messages were sent to the queue and not accepted: the queue has them already, or accepts
+        no message. Only ids distinguish the two."""
         staged = self.staging
         return staged.depth > 0 and staged.scheduled == 0 and staged.delivering == staged.depth
 
     @property
     def delivery(self) -> tuple[int, int]:
-        """How many messages are staged, and how many were confirmed."""
+        """The number of staged messages, and of confirmed messages."""
         return self.staging.depth, self.target_bridge.acked
 
 
 @dataclass(frozen=True, slots=True)
 class Commands:
-    """The queues through which the two plugins talk to each other."""
+    """The queues of commands between the two plugins."""
 
     out: Queue
     into: Queue
@@ -390,11 +390,11 @@ class Commands:
 
 @dataclass(frozen=True, slots=True)
 class SiteView(artemis.ArtemisBroker):
-    """A broker as it answered. `service` is None where the plugin has not started. The messages of a pair are
-    `to_compare` by id where one of its brokers serves and the other is closed. `compared` counts the queues that were,
-    and is None where they could not be read. The queues `left_out` hold too many messages. By each queue that was
-    compared, `uncopied` names the ids of which the other site has no copy, and `held` those that clients hold.
-    `without_id` counts messages without one."""
+    """A broker as it answered. `service` is None if the plugin has not started. `to_compare` says that a pair's
+    messages are compared by id, because one broker serves and the other is closed. `compared` is the number of compared
+    queues, or None if they could not be read; `left_out` have too many messages. For each compared queue, `uncopied`
+    has the ids without a copy at the other site, and `held` those that clients hold. `without_id` counts messages
+    without an id."""
 
     service: Service | None
     flows: tuple[Flow, ...]
@@ -411,13 +411,13 @@ class SiteView(artemis.ArtemisBroker):
         return ContinuityLink(self)
 
     @property
-    def fence(self) -> Plugin:
-        return Plugin(self)
+    def fence(self) -> PluginFence:
+        return PluginFence(self)
 
     @cached_property
     def bridges(self) -> Mapping[str, Bridge]:
-        every = (bridge for flow in self.flows for bridge in (*flow.shipping, flow.target_bridge))
-        return {bridge.name: bridge for bridge in every}
+        bridges = (bridge for flow in self.flows for bridge in (*flow.shipping, flow.target_bridge))
+        return {bridge.name: bridge for bridge in bridges}
 
     @cached_property
     def _flows(self) -> Mapping[str, Flow]:
@@ -435,7 +435,7 @@ class SiteView(artemis.ArtemisBroker):
 
     @property
     def activating(self) -> bool:
-        """Clients may get in, and nothing that is staged is delivered yet."""
+        """Clients may connect, and staged messages are not delivered yet."""
         return self.service is not None and self.service.activated and not self.service.delivering
 
     @property
@@ -446,7 +446,7 @@ class SiteView(artemis.ArtemisBroker):
         return self._flows.get(queue)
 
     def places(self, queue: str) -> tuple[Queue, Queue]:
-        """Give the clients' queue of a flow and its staging queue. Raises LookupError where there is no such flow."""
+        """Return the clients' queue of a flow and its staging queue. Raises LookupError if there is no such flow."""
         flow = self.flow(queue)
         if flow is None:
             raise LookupError(f"{self.site} has no flow of {queue}")
@@ -458,10 +458,10 @@ class SiteView(artemis.ArtemisBroker):
         return [*([flow.staging] if flow is not None else []), *([business] if business is not None else [])]
 
     def depth_of(self, queue: str) -> int:
-        """Count the messages of a queue here, delivered and staged, whether the broker counts well or not."""
+        """Count the messages of a queue here, delivered and staged, even if the broker counts wrongly."""
         return sum(place.depth for place in self.places_of(queue))
 
-    def alone(self, queue: str) -> int | None:
+    def count_uncopied(self, queue: str) -> int | None:
         """Count the messages of a queue here that have no copy at the other site; None if ids were not compared."""
         business = self.business.get(queue)
         if business is None or business.known_depth == 0:
@@ -469,8 +469,8 @@ class SiteView(artemis.ArtemisBroker):
         return len(self.uncopied[queue]) if queue in self.uncopied and queue not in self.without_id else None
 
     def uncomparable(self) -> Iterator[str]:
-        """Say why messages of both sites cannot be compared by id. Commands are left out: a command says nothing of
-        messages."""
+        """Say why messages of both sites cannot be compared by id. Commands are left out, because they
+        are not about messages."""
         if self.service is None or self.commands is None:
             yield f"{self.site}: the continuity plugin has not started"
             return
@@ -484,24 +484,24 @@ class SiteView(artemis.ArtemisBroker):
                 yield f"{self.site}: {flow.staging.scheduled} in {flow.staging.name} for the staging delay"
 
     def under_way(self) -> Iterator[str]:
-        """Name the messages and acknowledgements on their way between the sites. Messages in the staging delay have
-        arrived, and a command says nothing of messages."""
+        """Name the messages and acknowledgements under way between the sites. Messages in the staging delay have
+        arrived."""
         for flow in self.flows:
             for queue in (*flow.outflow, flow.in_acks):
                 if queue.depth:
                     what = "not applied yet in" if queue is flow.in_acks else "to ship in"
                     yield f"{self.site}: {queue.depth} {what} {queue.name}"
 
-    def gone_with_its_queue(self, call: Call) -> bool:
-        """Say whether a call is for a bridge that is gone: the plugin deletes a flow together with its queue."""
+    def lacks_bridge(self, call: Call) -> bool:
+        """Say whether a call is for a deleted bridge: the plugin deletes a flow together with its queue."""
         return call.goal in (Goal.LINK_UP, Goal.LINK_DOWN) and call.thing not in self.bridges
 
-    def as_it_lies(self, call: Call) -> Call:
-        """Give the call the present bean of a staging queue whose own queue was deleted. A staging queue with messages
-        stays held, as its messages were not compared."""
+    def with_present_bean(self, call: Call) -> Call:
+        """Give the call the present bean of a staging queue whose flow was deleted. A staging queue with messages stays
+        paused, because its messages were not compared."""
         queue = self.by_name.get(call.thing)
-        is_carried = any(flow.staging.name == call.thing for flow in self.flows)
-        if call.goal is not Goal.RESUME or queue is None or queue.depth or is_carried:
+        has_flow = any(flow.staging.name == call.thing for flow in self.flows)
+        if call.goal is not Goal.RESUME or queue is None or queue.depth or has_flow:
             return call
         return replace(call, request=resume(self, queue).request)
 

@@ -1,4 +1,4 @@
-"""A broker whose producers write to its peer too, as one reading has shown it. No link joins the two."""
+"""A broker whose producers write to its peer too, as one reading has shown it. No link connects the two."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class FanoutFence(Connectors):
 
     def clients_elsewhere(self, besides: Collection[str] = ()) -> list[str]:
         """Find clients at connectors that a fence leaves open, and consumers among the producers."""
-        where = {producer.client: producer.protocol for producer in self.view.producers}
-        return super().clients_elsewhere((*besides, *self.view.own.producers)) + [
-            f"consumer of {consumer.queue}: {consumer.who} on connector {where[consumer.client]}"
+        connectors = {producer.client: producer.protocol for producer in self.view.producers}
+        return super().clients_elsewhere((*besides, *self.view.fanout.producers)) + [
+            f"consumer of {consumer.queue}: {consumer.who} on connector {connectors[consumer.client]}"
             for consumer in self.view.consumers
-            if consumer.queue in self.view.business and consumer.client in where
+            if consumer.queue in self.view.business and consumer.client in connectors
         ]
 
 
@@ -38,12 +38,12 @@ class FanoutLink(NoLink["BrokerView"]):
 
     def __init__(self, view: BrokerView) -> None:
         super().__init__(view)
-        # A store tells the peer's consumers what is done, so that they get no message again.
-        self.redelivers = not view.tells_done
+        # With an id store, the peer's consumers get no processed message.
+        self.redelivers = not view.has_id_store
 
     @property
     def counters(self) -> Iterable[Queue]:
-        """Count only what left the queues: producers go on while clients are out, and add to both sites."""
+        """Count only removed messages: producers work on while clients are out, and add to both sites."""
         return [replace(queue, depth=0, added=0) for queue in self.view.business.values()]
 
     @property
@@ -53,7 +53,7 @@ class FanoutLink(NoLink["BrokerView"]):
 
     @property
     def reserved(self) -> Collection[str]:
-        return {*self.view.own.producers, *filter(None, [self.view.config.agent])}
+        return {*self.view.fanout.producers, *filter(None, [self.view.config.agent])}
 
     def to_snapshot(self, _before: BrokerView | None, _took_s: float) -> LinkSnapshot:
         view = self.view
@@ -67,15 +67,15 @@ class FanoutLink(NoLink["BrokerView"]):
 
     def rows(self, peer: BrokerView | None, at: datetime) -> Iterator[Row]:
         """Record for a serving site the messages that its peer lacks, and the messages that its peer still has although
-        they were consumed here. With a store of ids the latter are no duplicates, as a failover removes them before
-        anybody gets them. Beside a peer that was not read, or not taken in again, all messages here may lie here alone.
-        Figures of the two states never make one rate, like figures of two starts of a broker."""
+        they were consumed here. With an id store the latter are no duplicates, because a failover removes them before
+        clients get them. If the peer was not read, or not reinstated, all messages may be only here. No rate is
+        computed across these two states, as across two starts of a broker."""
         view = self.view
         if not view.open:
             return
         unmatched = peer is None or view.unmatched
         start = f"{view.start} alone" if unmatched else view.start
-        if view.tells_done:
+        if view.has_id_store:
             yield Row(site=view.site, pair=view.pair, ts=at, kind="acks", name="*", start=start,
                       depth=0, added=0, removed=0)  # fmt: skip
         for name, queue in view.without_dead_letters.items():
@@ -85,35 +85,35 @@ class FanoutLink(NoLink["BrokerView"]):
             if peer is None or unmatched:
                 yield replace(row, start=start)
                 continue
-            lacks, duplicates = _apart(queue, peer.by_name.get(name), shared=True)
+            lacks, duplicates = _count_differences(queue, peer.by_name.get(name), shared=True)
             if lacks is not None and duplicates is not None:
                 yield replace(row, depth=lacks, added=0, removed=0)
-                if not view.tells_done:
+                if not view.has_id_store:
                     left = queue.removed - duplicates
                     yield replace(row, kind="acks", depth=duplicates, added=queue.removed, removed=left)
                 yield replace(row, kind="staged", depth=queue.depth - lacks + duplicates)
 
     def stake(self, peer: BrokerView | None) -> Stake:
-        """While a lost site is not taken in again, no count shows that a message lies at both sites."""
+        """Until a lost site is reinstated, no count shows that a message is at both sites."""
         shared = not (self.view.unmatched or (peer is not None and peer.unmatched))
         by_queue = {
-            name: _apart(queue, peer.by_name.get(name) if peer is not None else None, shared=shared)
+            name: _count_differences(queue, peer.by_name.get(name) if peer is not None else None, shared=shared)
             for name, queue in self.view.without_dead_letters.items()
         }
-        if self.view.tells_done:
+        if self.view.has_id_store:
             by_queue = {name: (lacks, 0) for name, (lacks, _) in by_queue.items()}
         return Stake.of(by_queue)
 
     @property
     def residue(self) -> Residue | None:
-        """Tell no duplicates: ids alone show which messages were consumed elsewhere, and the return compares them."""
+        """Count no duplicates: only ids show which messages were consumed; a reinstatement compares them."""
         depths = [queue.depth for queue in self.view.without_dead_letters.values() if queue.depth_known]
         return Residue(sum(depths), 0) if self.view.queues else None
 
 
-def _apart(local: Queue, peer: Queue | None, *, shared: bool) -> tuple[int | None, int | None]:
-    """Count the messages that the peer lacks, and those that it has and that are not here any more. No message lies at
-    both sites unless they are `shared`."""
+def _count_differences(local: Queue, peer: Queue | None, *, shared: bool) -> tuple[int | None, int | None]:
+    """Count the messages that the peer lacks, and those that it has and that are no longer here. Unless `shared`, no
+    message counts as being at both sites."""
     if not local.depth_known or (peer is not None and not peer.depth_known):
         return None, None
     depth = peer.depth if peer is not None else 0
@@ -122,9 +122,8 @@ def _apart(local: Queue, peer: Queue | None, *, shared: bool) -> tuple[int | Non
 
 @dataclass(frozen=True, slots=True)
 class FanoutConfig:
-    """The settings that only such brokers have: the connectors of producers, and the property by which these name a
-    message. A broker is `stored` if the settings name a store of ids of its consumers;
-    `unread` says why the store was not read."""
+    """The settings that only such brokers have: the connectors of producers, and the property with producers' ids.
+    `stored`: the settings name an id store of its consumers; `unread` says why it was not read."""
 
     producers: tuple[str, ...] = ()
     id_header: str = ""
@@ -134,9 +133,9 @@ class FanoutConfig:
 
 @dataclass(frozen=True, slots=True)
 class BrokerView(ClassicBroker):
-    """`counted`: counters of this broker and its peer as read together, of queues that do not hold the same at both."""
+    """`counted` has the counters of this broker and its peer, read together, of queues that differ."""
 
-    own: FanoutConfig = field(kw_only=True)
+    fanout: FanoutConfig = field(kw_only=True)
     counted: Mapping[str, Counted] = field(default_factory=dict, kw_only=True)
 
     @cached_property
@@ -149,17 +148,17 @@ class BrokerView(ClassicBroker):
 
     @property
     def producers_listeners(self) -> tuple[Acceptor, ...]:
-        return tuple(acceptor for acceptor in self.acceptors if acceptor.name in self.own.producers)
+        return tuple(acceptor for acceptor in self.acceptors if acceptor.name in self.fanout.producers)
 
     @property
     def producers(self) -> list[Connection]:
-        return [connection for connection in self.connections if connection.protocol in self.own.producers]
+        return [connection for connection in self.connections if connection.protocol in self.fanout.producers]
 
     @property
-    def tells_done(self) -> bool:
-        return self.own.stored and self.own.unread is None
+    def has_id_store(self) -> bool:
+        return self.fanout.stored and self.fanout.unread is None
 
     @property
     def unmatched(self) -> bool:
-        """Say whether the peer is known to lack newer messages, because it was lost and not taken in again."""
+        """Say whether the peer is known to lack newer messages, because it was lost and not reinstated."""
         return any(debt.kind is DebtKind.QUARANTINE for debt in debts_of(self.documents))

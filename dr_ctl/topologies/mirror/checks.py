@@ -1,4 +1,4 @@
-"""The named checks of a mirrored pair find all that speaks against a move at once, and tell what they read. Pure."""
+"""The named checks of a mirrored pair. They report all obstacles to a move at once."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -16,30 +16,30 @@ from dr_ctl.topologies.mirror.view import BrokerView, differences, unexplained
 
 CLOCK_SKEW_MS = 2000
 # A return itself fixes these findings.
-_MENDED = frozenset({"DR-DOOR-004", "DR-LINK-003", "DR-LINK-004"})
+_FIXED = frozenset({"DR-DOOR-004", "DR-LINK-003", "DR-LINK-004"})
 _NONE: Final = "no link is configured"
 
 
 def of_return(case: Case[BrokerView]) -> Iterator[Finding]:
     is_group = any(view.nodes for view in case.snapshot.views(case.move.target))
     open_again = "DR-RETURN-001.group" if is_group else "DR-RETURN-001.artemis"
-    return reasons.of_return(case, of_broker, _MENDED, open_again, of_both)
+    return reasons.of_return(case, of_broker, _FIXED, open_again, of_both)
 
 
 def of_broker(view: BrokerView, _case: Case[BrokerView] | None = None) -> Iterator[Finding]:
     yield from of_listeners(view)
-    yield from _listeners(view)
-    yield from _lasting(view)
-    yield from _link(view)
+    yield from _of_listeners(view)
+    yield from _of_lasting_fence(view)
+    yield from _of_link(view)
     yield from of_queues(view)
 
 
-def _listeners(view: BrokerView) -> Iterator[Finding]:
+def _of_listeners(view: BrokerView) -> Iterator[Finding]:
     if not view.link.listeners and view.config.mirror is None:
         amqp = [listener.name for listener in view.fence.leaves_open if "AMQP" in listener.protocols]
-        what = f"{', '.join(amqp)} could all be it" if amqp else "none but the clients' speaks AMQP"
-        finding = found("DR-DOOR-003.acceptor", broker=view, which=what)
-        # Without an acceptor to name, no failover waits for the broker's restart while no site serves.
+        candidates = f"{', '.join(amqp)} could all be it" if amqp else "only the clients' acceptors have AMQP"
+        finding = found("DR-DOOR-003.acceptor", broker=view, which=candidates)
+        # If no acceptor can be named, the fix takes a restart, so a failover is not refused.
         yield finding if amqp else replace(finding, weighs=finding.weighs & ~RefusalScope.FAILOVER)
     yield from of_boots(view)
     locks = brief([coordinator.name for coordinator in view.coordinators])
@@ -51,16 +51,16 @@ def _listeners(view: BrokerView) -> Iterator[Finding]:
         yield from of_locks(view)
 
 
-def _lasting(view: BrokerView) -> Iterator[Finding]:
+def _of_lasting_fence(view: BrokerView) -> Iterator[Finding]:
     lasting = view.config.lasting
     if lasting is None:
         return
-    if view.open and (shut := [match for match in lasting.matches if not view.lets_in(match)]):
-        yield found("DR-FENCE-004", broker=view, roles=", ".join(lasting.roles), shut=", ".join(shut), site=view.site)
+    if view.open and (closed := [match for match in lasting.matches if not view.lets_in(match)]):
+        yield found("DR-FENCE-004", broker=view, roles=", ".join(lasting.roles), shut=", ".join(closed), site=view.site)
     yield from of_link_users(view, lasting.roles, "the link")
 
 
-def _link(view: BrokerView) -> Iterator[Finding]:
+def _of_link(view: BrokerView) -> Iterator[Finding]:
     link = view.broker_connection
     if view.link.missing:
         yield found("DR-LINK-009", broker=view, site=view.site, peer=view.config.peer)
@@ -93,10 +93,10 @@ def of_both(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> I
     if skew > CLOCK_SKEW_MS:
         yield found("DR-PAIR-003", skew=f"{skew / 1000:.1f}")
     if Role.SERVING in (source.role, target.role):
-        apart = unexplained(source, target, case.rules.queues, case.snapshot.traffic.get(source.pair, {}))
-        wrong = not_accepted(apart, case.move)
+        differing = unexplained(source, target, case.rules.queues, case.snapshot.traffic.get(source.pair, {}))
+        wrong = not_accepted(differing, case.move)
     else:
-        wrong = []  # both closed: the gate of the run itself judges, over time
+        wrong = []  # if both are closed, the gate compares, over its window
     if wrong:
         texts = [
             difference.text(source.site, target.site) + (" (absent there)" if None in difference.at else "")
@@ -107,22 +107,22 @@ def of_both(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> I
         )
         key = "DR-PARITY-001.not_removed" if waits_with_more else "DR-PARITY-001"
         yield found(key, differences=brief(texts), source=source.site, target=target.site)
-    if loose := differences(source, target, case.rules.queues, block=False):
-        yield found("DR-PARITY-002", loose=brief([difference.text(source.site, target.site) for difference in loose]))
+    if allowed := differences(source, target, case.rules.queues, block=False):
+        yield found("DR-PARITY-002", loose=brief([difference.text(source.site, target.site) for difference in allowed]))
 
 
-def _links(view: BrokerView) -> str:
+def _links_text(view: BrokerView) -> str:
     return brief([link.name for link in view.links]) or "none"
 
 
-def _linking(view: BrokerView) -> str | None:
+def _link_text(view: BrokerView) -> str | None:
     link = view.broker_connection
     if link is None:
         return _NONE if view.link.missing else None
     return f"{link.name} {'attached' if view.link.attached else 'started' if link.started else 'stopped'}"
 
 
-def _shipping(view: BrokerView) -> str | None:
+def _outflow_text(view: BrokerView) -> str | None:
     if view.broker_connection is None:
         return _NONE if view.link.missing else None
     return f"{view.outflow.depth} to ship" if view.outflow is not None else "no outflow"
@@ -133,13 +133,13 @@ BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
     *BY_LISTENERS,
     Named("DR-FENCE-004", fenced_roles),
     Named("DR-FENCE-005", fenced_roles, "the roles of the link's user are known"),
-    Named("DR-FENCE-006", fenced_roles, "a lasting fence leaves the link alone"),
-    Named("DR-LINK-009", _links),
-    Named("DR-LINK-001", _links, "the link to the peer is known"),
-    Named("DR-LINK-002", _shipping),
-    Named("DR-LINK-003", _linking),
-    Named("DR-LINK-004", _linking, "the link is attached"),
-    Named("DR-LINK-005", _shipping, "the outflow is not paused"),
+    Named("DR-FENCE-006", fenced_roles, "a lasting fence does not affect the link"),
+    Named("DR-LINK-009", _links_text),
+    Named("DR-LINK-001", _links_text, "the link to the peer is known"),
+    Named("DR-LINK-002", _outflow_text),
+    Named("DR-LINK-003", _link_text),
+    Named("DR-LINK-004", _link_text, "the link is attached"),
+    Named("DR-LINK-005", _outflow_text, "the outflow is not paused"),
     Named("DR-LINK-006", lambda view: f"{len(view.queues)} queue(s) read"),
 )
 BY_PAIR: Final[Sequence[Named[BrokerView]]] = (

@@ -1,6 +1,6 @@
-"""The session of a mirrored broker reads it: questions, in one POST, and the view that answers make. This module also
-browses the messages of a queue, and what an outflow still holds. A message is the same one at both sites by its origin:
-the node where it was born, and its id there."""
+"""Reads a mirrored broker in one POST, browses the messages of a queue, and counts the events of an outflow. Two
+messages at both sites are the same if they have the same origin: the node that received it first, and its number there.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,79 +23,79 @@ from dr_ctl.topologies.common.view import Broker, Config, Queue, Residue
 from dr_ctl.topologies.mirror.view import BrokerConnection, BrokerView, unexplained
 
 _DIALECT: Final = artemis.Dialect(("Active", "CurrentTimeMillis", "PendingMirrorAcks"))
-_TELLS_SINCE: Final = (2, 40)  # an older version does not tell how many acknowledgements it has yet to apply
+_REPORTED_SINCE: Final = (2, 40)  # older versions do not report how many acknowledgements they have not applied
 _LINK: Final = ("Name", "Started", "Connected", "Protocol", "Uri", "ReconnectAttempts")
-EVERY_NAME: Final = "*.#"
-FEW: Final = 100
-"""The number of queues that are asked for one by one; above it the whole broker is read again."""
-# A reading of so many queues may take longer than a reading may, and a broker is given so long to tell their number.
-MANY: Final = 1000
-SMALL_S: Final = 2.0
+ANY_LINK: Final = "*.#"
+MAX_SINGLE_READS: Final = 100
+"""The largest number of queues that are read one by one; above it the broker is read completely."""
+# With this number of queues a reading may exceed its time limit; the number itself is read in this time.
+MANY_QUEUES: Final = 1000
+COUNT_WITHIN_S: Final = 2.0
 
 
 def read(reader: Reader, *, pair: str, site: str, config: Config, broker: str, timeout_s: float = READ_S) -> BrokerView:
-    """Ask for everything in one POST. Raises `BrokerError`."""
+    """Read everything in one POST. Raises `BrokerError`."""
     post = Post()
-    asked = _Asked(post, broker, config, EVERYTHING)
+    reads = _BrokerReads(post, broker, config, EVERYTHING)
     post.send(reader, timeout_s=timeout_s)
     with artemis.as_expected(reader.url):
-        values, queues = asked.values(reader), {bean: artemis.queue(bean, row) for bean, row in asked.rows()}
-        return BrokerView(pair=pair, site=site, config=config, broker=broker, **values, queues=asked.sorted(queues))
+        values, queues = reads.values(reader), {bean: artemis.queue(bean, row) for bean, row in reads.rows()}
+        return BrokerView(pair=pair, site=site, config=config, broker=broker, **values, queues=reads.sorted(queues))
 
 
 def reread(reader: Reader, known: BrokerView, wanted: ReadScope, *, timeout_s: float) -> BrokerView:
-    """Read less than everything; the rest stays as in `known`, an earlier reading. A restarted broker, or many new
-    queues, get a whole one; a few new queues are read whole. Raises `BrokerError`."""
+    """Read a part; the rest stays as in the earlier reading `known`. A restarted broker, or one with many new queues,
+    is read completely; so are a few new queues. Raises `BrokerError`."""
     post = Post()
     if ReadScope.STATE not in wanted:
         rights = _Rights(post, known.broker, known.config)
         post.send(reader, timeout_s=timeout_s)
         return replace(known, **rights.values())
-    asked = _Asked(post, known.broker, known.config, wanted, with_locks=bool(known.coordinators))
+    reads = _BrokerReads(post, known.broker, known.config, wanted, with_locks=bool(known.coordinators))
     post.send(reader, timeout_s=timeout_s)
     with artemis.as_expected(reader.url):
-        values, rows = asked.values(reader), asked.rows()
+        values, rows = reads.values(reader), reads.rows()
         queues = {queue.bean: queue for queue in known.queues}
         others = [bean for bean, _ in rows if bean not in queues]
-        if known.start != values["start"] or len(others) > FEW:
+        if known.start != values["start"] or len(others) > MAX_SINGLE_READS:
             at = {"pair": known.pair, "site": known.site, "config": known.config, "broker": known.broker}
             return read(reader, **at, timeout_s=timeout_s)  # type: ignore[arg-type]
         if others:
             answers = reader.read([Read(bean, artemis.QUEUE) for bean in others], timeout_s=timeout_s)
-            # Clients remove their temporary queues at any moment: a queue that is gone by now has no figures.
+            # Clients remove their temporary queues at any time: a queue that was removed meanwhile is left out.
             queues |= {
                 bean: artemis.queue(bean, Fields(bean, answer.value()))
                 for bean, answer in zip(others, answers, strict=True)
                 if not isinstance(answer.error, NoSuchBean)
             }
-        if asked.figures:
+        if reads.attributes:
             queues = {
-                bean: artemis.updated_queue(queues[bean], row, asked.figures) for bean, row in rows if bean in queues
+                bean: artemis.updated_queue(queues[bean], row, reads.attributes) for bean, row in rows if bean in queues
             }
-        return replace(known, **values, queues=asked.sorted(queues))
+        return replace(known, **values, queues=reads.sorted(queues))
 
 
-class _Asked:
+class _BrokerReads:
     def __init__(self, post: Post, broker: str, config: Config, wanted: ReadScope, *, with_locks: bool = False) -> None:
         server, lasting = beans.server(broker), config.lasting is not None
-        self.figures = artemis.queue_attributes(wanted)
-        self._basis = artemis.CommonReads(post, broker, _DIALECT, clients=ReadScope.CLIENTS in wanted)
+        self.attributes = artemis.queue_attributes(wanted)
+        self._common_reads = artemis.CommonReads(post, broker, _DIALECT, clients=ReadScope.CLIENTS in wanted)
         self._links = post.ask(Read(beans.broker_connection(broker), _LINK))
         self._outflows = post.ask(Read(beans.outflows(broker), (*artemis.QUEUE, "FirstMessageTimestamp")))
         self._rights = _Rights(post, broker, config) if ReadScope.RIGHTS in wanted else None
         with_locks |= ReadScope.CLIENTS in wanted
         self._coordinators = post.ask(Query(server, Listing.LOCK_COORDINATORS)) if with_locks else None
         self._users = post.ask(Query(server, Listing.USERS, ("",))) if lasting and ReadScope.QUEUES in wanted else None
-        self._listed = post.ask(Read(beans.queue(broker), self.figures)) if self.figures else None
+        self._queue_reads = post.ask(Read(beans.queue(broker), self.attributes)) if self.attributes else None
 
     def values(self, reader: Reader) -> dict[str, Any]:
-        """Return all values but the queues, by the names of a view. Raises `TooOld`."""
-        server = self._basis.server
-        if server.has("Version") and not is_since(version := server.text("Version"), _TELLS_SINCE):
-            first, what = ".".join(map(str, _TELLS_SINCE)), "how much its mirror has yet to ship and to apply"
-            proof = f"nothing could be proven. {first} is the first that does"
-            raise TooOld(f"{reader.url}: Artemis {version} does not tell {what}: {proof}")
-        values = self._basis.values(reader) | (self._rights.values() if self._rights is not None else {})
+        """Return the fields of a view, without the queues. Raises `TooOld`."""
+        server = self._common_reads.server
+        if server.has("Version") and not is_since(version := server.text("Version"), _REPORTED_SINCE):
+            first = ".".join(map(str, _REPORTED_SINCE))
+            text = f"Artemis {version} does not report what its mirror has to ship and to apply: no proof is possible"
+            raise TooOld(f"{reader.url}: {text}. {first} is the first version that does")
+        values = self._common_reads.values(reader) | (self._rights.values() if self._rights is not None else {})
         values["pending_acks"] = server.number("PendingMirrorAcks")
         values["links"] = tuple(
             BrokerConnection(
@@ -115,17 +115,17 @@ class _Asked:
         return values
 
     def rows(self) -> list[tuple[str, Fields]]:
-        return self._listed.beans() if self._listed is not None else []
+        return self._queue_reads.beans() if self._queue_reads is not None else []
 
     def sorted(self, queues: Mapping[str, Queue]) -> tuple[Queue, ...]:
         """Return these queues, and the outflows as they are now."""
-        now_ms = self._basis.now_ms
-        outflows = {bean: _aged(artemis.queue(bean, row), row, now_ms) for bean, row in self._outflows.beans()}
+        now_ms = self._common_reads.now_ms
+        outflows = {bean: _add_age(artemis.queue(bean, row), row, now_ms) for bean, row in self._outflows.beans()}
         return tuple(sorted({**queues, **outflows}.values(), key=lambda queue: queue.name))
 
 
 class _Rights:
-    """The rights of roles, where a lasting fence is set, and at the addresses to which the peer's mirror sends."""
+    """The rights of roles at the lasting fence's addresses, and at the addresses to which the peer's mirror sends."""
 
     def __init__(self, post: Post, broker: str, config: Config) -> None:
         server, lasting, self._mirrored = beans.server(broker), config.lasting, config.mirrored
@@ -136,8 +136,8 @@ class _Rights:
         self._checked = post.ask(Read(server, ("SecurityEnabled",)))
 
     def values(self) -> dict[str, Any]:
-        grants = {match: artemis.grants(asked.value()) for match, asked in self._grants.items()}
-        # Rights that the broker does not check, or that its console does not let be asked, keep no link out.
+        grants = {match: artemis.grants(answer.value()) for match, answer in self._grants.items()}
+        # Rights that the broker does not check, or that its console does not show, keep no link out.
         checked = self._checked.fields()
         if self._of_mirror.error is None and checked.has("SecurityEnabled") and checked.flag("SecurityEnabled"):
             grants[self._mirrored] = artemis.grants(self._of_mirror.value())
@@ -145,29 +145,29 @@ class _Rights:
 
 
 def refresh(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView:
-    """Read a broker with its outflow as the only queue: role, link, messages to ship, and acknowledgements that are not
-    applied. Raises `BrokerError` of one that has lost its link or its outflow."""
+    """Read a broker's role, link, messages to ship, and acknowledgements that are not applied; the only queue is the
+    outflow. Raises `BrokerError` if the link or the outflow is missing."""
     post, link, outflow = Post(), view.broker_connection, view.outflow
-    basis = artemis.CommonReads(post, view.broker, _DIALECT, known=view)
-    asked = post.ask(Read(beans.broker_connection(view.broker, link.name), ("Started", "Connected"))) if link else None
-    shipping = post.ask(Read(outflow.bean, artemis.QUEUE)) if outflow is not None else None
+    common_reads = artemis.CommonReads(post, view.broker, _DIALECT, known=view)
+    state = post.ask(Read(beans.broker_connection(view.broker, link.name), ("Started", "Connected"))) if link else None
+    outflow_state = post.ask(Read(outflow.bean, artemis.QUEUE)) if outflow is not None else None
     post.send(reader, timeout_s=timeout_s)
-    state = asked.fields() if asked is not None else None
+    fields = state.fields() if state is not None else None
     return replace(
         view,
-        **basis.moving(reader),
-        pending_acks=basis.server.number("PendingMirrorAcks"),
+        **common_reads.moving(reader),
+        pending_acks=common_reads.server.number("PendingMirrorAcks"),
         links=tuple(
-            replace(connection, started=state.flag("Started"), connected=state.flag("Connected"))
-            if connection is link and state is not None
+            replace(connection, started=fields.flag("Started"), connected=fields.flag("Connected"))
+            if connection is link and fields is not None
             else connection
             for connection in view.links
         ),
-        queues=(artemis.queue(shipping.bean, shipping.fields()),) if shipping is not None else (),
+        queues=(artemis.queue(outflow_state.bean, outflow_state.fields()),) if outflow_state is not None else (),
     )
 
 
-def scheduled(reader: Reader, queues: Sequence[Queue]) -> list[int]:
+def count_scheduled(reader: Reader, queues: Sequence[Queue]) -> list[int]:
     answers = reader.read([Read(queue.bean, ("ScheduledCount",)) for queue in queues], timeout_s=READ_S)
     return [
         Fields(queue.bean, answer.value()).number("ScheduledCount")
@@ -175,9 +175,9 @@ def scheduled(reader: Reader, queues: Sequence[Queue]) -> list[int]:
     ]
 
 
-def _aged(queue: Queue, fields: Fields, now_ms: int) -> Queue:
-    """Add the age of the oldest message. The broker tells the time of the first message that the link has not taken
-    yet, which is no use while the link holds older ones. Acknowledgements have no time: the figure is null or 0."""
+def _add_age(queue: Queue, fields: Fields, now_ms: int) -> Queue:
+    """Add the age of the oldest message. The broker reports the time of the first message that the link is not shipping
+    yet, which cannot be used while the link is shipping older ones. For acknowledgements, the time is null or 0."""
     if queue.depth == 0 or queue.delivering > 0 or not fields.has("FirstMessageTimestamp"):
         return queue
     since_ms = fields.optional_number("FirstMessageTimestamp")
@@ -195,7 +195,7 @@ class Session(artemis.Session[BrokerView]):
             super()._config(),
             link=self.settings.link,
             lasting=self.settings.lasting_fence,
-            mirrored=f"{OUTFLOW_PREFIX}{peer.link or EVERY_NAME}",
+            mirrored=f"{OUTFLOW_PREFIX}{peer.link or ANY_LINK}",
         )
 
     def _ask(self, broker: str, timeout_s: float) -> BrokerView:
@@ -203,11 +203,11 @@ class Session(artemis.Session[BrokerView]):
         try:
             return ask(timeout_s=timeout_s)
         except TimedOut:
-            # A broker is not sick because it has more queues than it can tell of in that time on a busy machine.
+            # A broker is not sick only because it cannot list its many queues in this time.
             if self.newest_view is not None or timeout_s < READ_S:
                 raise
-            [answer] = self.reader().read([Read(beans.server(broker), ("QueueCount",))], timeout_s=SMALL_S)
-            if (count := Fields(broker, answer.value()).count("QueueCount")) < MANY:
+            [answer] = self.reader().read([Read(beans.server(broker), ("QueueCount",))], timeout_s=COUNT_WITHIN_S)
+            if (count := Fields(broker, answer.value()).count("QueueCount")) < MANY_QUEUES:
                 raise
             return ask(timeout_s=timeout_s + count * A_QUEUE_S)
 
@@ -225,9 +225,9 @@ READS: Final[observer.Reads[BrokerView, Session]] = observer.Reads(
 
 RESIDUE_UP_TO: Final = 5000
 _PAGE: Final = 1000
-_SCANNED_A_SECOND: Final = 20_000  # a count by filter looks at each message, paged ones too
+_SCANNED_A_SECOND: Final = 20_000  # a count by filter reads each message, paged messages too
 _KIND: Final = "x-opt-amq-mr-ev-type"
-# Every event names its address; the broker cuts the kind of event off where names are long.
+# Each event has an address; the broker truncates the kind of event if names are long.
 _OF_ADDRESS: Final = "messageAnnotations.x-opt-amq-mr-adr"
 _OF_QUEUE: Final = "messageAnnotations.x-opt-amq-mr-qu"
 _BORN: Final = "x-opt-amq-bkr-id"
@@ -235,9 +235,9 @@ _NUMBER: Final = "x-opt-amq-mr-id"
 
 
 @dataclass(frozen=True, slots=True)
-class Browsed:
-    """The messages that a browse of a queue shows, each with the number that this broker gave it. `unnamed` counts
-    messages whose origin is not shown: each may be the same as any message at the other site."""
+class BrowsedQueue:
+    """The messages that a browse of a queue shows, each with its number at this broker. `unnamed` messages have no
+    shown origin: each may be the same as any message at the other site."""
 
     numbers: Mapping[Origin, int]
     unnamed: int = 0
@@ -247,25 +247,25 @@ class Browsed:
         return frozenset(self.numbers)
 
 
-def browsed(reader: Reader, view: Broker, queues: Sequence[Queue], *, limit: int) -> list[Browsed]:
+def browse(reader: Reader, view: Broker, queues: Sequence[Queue], *, limit: int) -> list[BrowsedQueue]:
     """Browse each queue, in one POST; at most `limit` messages of a queue are read. Raises `BadValue`."""
     answers = reader.read([Query(queue.bean, Listing.BROWSE, (1, limit)) for queue in queues]) if queues else []
     shown = []
     with artemis.as_expected(reader.url, "a browsed message"):
         for answer in answers:
             origins = [(_origin(row, view.node), int(str(row["messageID"]))) for row in answer.value()]
-            named = {origin: number for origin, number in origins if origin is not None}
-            shown.append(Browsed(named, sum(origin is None for origin, _ in origins)))
+            numbers = {origin: number for origin, number in origins if origin is not None}
+            shown.append(BrowsedQueue(numbers, sum(origin is None for origin, _ in origins)))
     return shown
 
 
-def residue(reader: Reader, view: BrokerView) -> Residue:
-    """Count the events of the outflow, and look at each where they are few enough. Raises `BrokerError`."""
+def read_residue(reader: Reader, view: BrokerView) -> Residue:
+    """Count the events of the outflow, and browse them if they are few enough. Raises `BrokerError`."""
     if view.outflow is None:
         raise NoSuchBean(f"{reader.url}: no link to the peer, so no outflow to count")
-    counted = [Query(view.outflow.bean, Listing.COUNT, (f'"m.{_KIND}" IS {what}',)) for what in ("NULL", "NOT NULL")]
+    queries = [Query(view.outflow.bean, Listing.COUNT, (f'"m.{_KIND}" IS {what}',)) for what in ("NULL", "NOT NULL")]
     within_s = READ_S + view.outflow.depth / _SCANNED_A_SECOND
-    counts = [answer.value() for answer in reader.read(counted, timeout_s=within_s)]
+    counts = [answer.value() for answer in reader.read(queries, timeout_s=within_s)]
     if not all(isinstance(count, int) for count in counts):
         raise BadValue(f"{reader.url}: a count of messages is no number: {counts}")
     messages, acks = counts
@@ -276,7 +276,7 @@ def residue(reader: Reader, view: BrokerView) -> Residue:
     with artemis.as_expected(reader.url, "an event of the outflow"):
         rows = [row for answer in answers for row in answer.value()]
         # A message that moved between the count and the browse was not read.
-        events = _acknowledged(rows, view.node) if len(rows) == messages + acks else None
+        events = _read_events(rows, view.node) if len(rows) == messages + acks else None
     if events is None:
         return Residue(messages, acks)
     consumed, since, unshipped = events
@@ -287,9 +287,9 @@ def residue(reader: Reader, view: BrokerView) -> Residue:
 _ByQueue = Mapping[str, frozenset[Origin]]
 
 
-def _acknowledged(rows: Iterable[Mapping[str, Any]], node: str) -> tuple[_ByQueue, _ByQueue, frozenset[Origin]] | None:
-    """Return the messages that an outflow acknowledges, those since its broker's last start, and those not shipped.
-    Return None where a message's origin is not shown: it may be an acknowledged one."""
+def _read_events(rows: Iterable[Mapping[str, Any]], node: str) -> tuple[_ByQueue, _ByQueue, frozenset[Origin]] | None:
+    """Return the messages that an outflow acknowledges, those of them since its broker's last start, and messages not
+    shipped. Return None if a message's origin is not shown: it may be an acknowledged one."""
     before: dict[str, set[Origin]] = {}
     since: dict[str, set[Origin]] = {}
     unshipped: set[Origin] = set()
@@ -305,8 +305,8 @@ def _acknowledged(rows: Iterable[Mapping[str, Any]], node: str) -> tuple[_ByQueu
             born = str(texts.get(f"messageAnnotations.{_BORN}", node))
             (since if queue in since else before).setdefault(queue, set()).add((born, int(row["text"])))
         elif queue is not None:
-            # A broker that starts announces each queue again. A queue that was made only now is announced too: its
-            # acknowledgements lie behind that event, and so do its messages, which are not shipped either.
+            # A broker that starts announces each queue again. A new queue is announced too: its acknowledgements come
+            # after that event, and so do its messages, which are not shipped either.
             before.setdefault(queue, set()).update(since.get(queue, ()))
             since[queue] = set()
     last = {queue: frozenset(origins) for queue, origins in since.items() if origins}
@@ -315,7 +315,7 @@ def _acknowledged(rows: Iterable[Mapping[str, Any]], node: str) -> tuple[_ByQueu
 
 
 def _origin(row: Mapping[str, Any], node: str) -> Origin | None:
-    """Return the origin of a message; a message without one was born here. Return None where the row does not tell."""
+    """Return the origin of a message: without one in the row, this broker. Return None if the row does not show it."""
     shown = BrowsedMessage.of(row)
     if shown.broker is None:
         return None

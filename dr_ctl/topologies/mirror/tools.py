@@ -1,4 +1,4 @@
-"""The acts at a mirror use these tools: timeouts, the gate that compares by origin, the results of a return."""
+"""The tools of the handlers for a mirror: timeouts, the gate that compares by origin, a reinstatement's results."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
@@ -14,18 +14,18 @@ from dr_ctl.topologies.common.recipe import Recipe
 from dr_ctl.topologies.common.rules import not_accepted, selected
 from dr_ctl.topologies.common.tools import Sender, Tools
 from dr_ctl.topologies.common.view import Queue, Residue
-from dr_ctl.topologies.mirror.reading import Observer, Session, browsed, scheduled
+from dr_ctl.topologies.mirror.reading import Observer, Session, browse, count_scheduled
 from dr_ctl.topologies.mirror.view import ORIGINS_UP_TO, BrokerView, differences
 
 
 @dataclass(frozen=True, slots=True)
 class MirrorTimeouts:
     left_over_s: float = 2.0
-    """A message that lies at one side of a mirror alone for so long is left over: nothing under way explains it."""
+    """A message that is at one site only for this time is left over: shipping takes less."""
     idle_s: float = 1.0
-    """After so long without movement a person is told that a link hangs."""
+    """After this time without progress, a link is reported as hanging."""
     hung_s: float = 8.0
-    """An attached link that ships nothing for so long is restarted; a large message may take a moment."""
+    """An attached link that ships nothing for this time is restarted; a large message takes some time."""
 
 
 class MirrorGate(Gate[BrokerView]):
@@ -46,30 +46,31 @@ class MirrorGate(Gate[BrokerView]):
         ]
         ends = [self.observer.brokers[site][pair] for site in views]
 
-        def named(session: Session) -> list[Queue]:
+        def chosen(session: Session) -> list[Queue]:
             return [queues[session.site][name] for name in shallow]
 
-        if shallow:  # delayed messages are in no listing
-            waiting = self.observer.ask_all(lambda session: scheduled(session.reader(), named(session)), ends)
-            shallow = [name for name, *counts in zip(shallow, *waiting, strict=True) if not any(counts)]
+        if shallow:  # no listing shows delayed messages
+            scheduled = self.observer.ask_all(lambda session: count_scheduled(session.reader(), chosen(session)), ends)
+            shallow = [name for name, *counts in zip(shallow, *scheduled, strict=True) if not any(counts)]
         listings = self.observer.ask_all(
-            lambda session: browsed(session.reader(), views[session.site], named(session), limit=ORIGINS_UP_TO), ends
+            lambda end: browse(end.reader(), views[end.site], chosen(end), limit=ORIGINS_UP_TO), ends
         )
         ids: dict[str, dict[str, Collection[str]]] = {}
-        sizes, texts, aside, by_count = dict[str, int](), list[str](), list[str](), list[str]()
+        sizes, texts, may_differ, by_count = dict[str, int](), list[str](), list[str](), list[str]()
         for name, local, peer in zip(shallow, *listings, strict=True):
             if unnamed := max(local.unnamed, peer.unnamed):
                 by_count.append(f"{unnamed} of {name}")
             only_at_source, only_at_target = local.ids - peer.ids, peer.ids - local.ids
             if len(only_at_source) <= peer.unnamed and len(only_at_target) <= local.unnamed:
-                continue  # messages without a shown origin can be all of these
-            alone = {f"only at {move.source}": only_at_source, f"only at {move.target}": only_at_target}
-            size, (first, second) = max(map(len, alone.values())), map(len, alone.values())
+                continue  # these may be the messages whose origin is not shown
+            by_site = {f"only at {move.source}": only_at_source, f"only at {move.target}": only_at_target}
+            size, (first, second) = max(map(len, by_site.values())), map(len, by_site.values())
             text = f"{name}: {first} message(s) only at {move.source}, {second} only at {move.target}"
             if {name, at_source[name].address} & (now.source.differing | now.target.differing):
-                aside.append(text)
+                may_differ.append(text)
             elif move.spec.accept_difference.get(name) != size:
-                sizes[name], ids[name] = size, {where: {*map(identity, origins)} for where, origins in alone.items()}
+                sizes[name] = size
+                ids[name] = {place: {*map(identity, origins)} for place, origins in by_site.items()}
                 texts.append(text)
         if sizes:
             source, target, options = move.source, move.target, accepting(sizes)
@@ -77,7 +78,7 @@ class MirrorGate(Gate[BrokerView]):
                 "DR-PARITY-004.origins", ids, queues=brief(texts), accepting=options, source=source, target=target
             )
         findings = [found("DR-PARITY-005", named=brief(by_count))] if by_count else []
-        findings += [found("DR-PARITY-002", loose=brief(aside))] if aside else []
+        findings += [found("DR-PARITY-002", loose=brief(may_differ))] if may_differ else []
         depths: dict[str, Json] = {name: queue.depth for name, queue in at_source.items() if queue.depth}
         compared = sum(len(listing.numbers) for listing in listings[0])
         return Done("the gate holds", {"ids_compared": compared, "depths": depths}, tuple(findings))
@@ -85,10 +86,10 @@ class MirrorGate(Gate[BrokerView]):
 
 @dataclass
 class ReturnResult:
-    """The results of a return. A figure is None where it was not read, or an earlier process let the messages in.
+    """The results of a reinstatement. A figure is None if it was not read, or an earlier process let the messages in.
 
-    `acks` counts messages done at the returned site and not here any more. `echoes` counts those of them that the
-    returned site only wrote since it is back: the site repeats acknowledgements of the serving site.
+    `acks` counts messages that were processed at the returned site and are no longer at the serving site. `echoes`
+    counts acknowledgements that the returned site wrote only since its return, as repetitions of the serving site's.
     """
 
     recovered: dict[str, list[str]] | None = field(default=None, metadata=key(of="count"))
@@ -103,7 +104,7 @@ class ReturnResult:
         return self.recovered or {}
 
     def start_counting(self) -> None:
-        """Count from here on: all that is let in is seen."""
+        """Count from zero: this process sees all messages that are let in."""
         self.recovered, self.acks, self.acks_by_id, self.echoes = {}, 0, {}, 0
 
     def add_recovered(self, queue: str, origins: Iterable[Origin]) -> None:
@@ -128,32 +129,32 @@ class ReturnResult:
     @property
     def text(self) -> str:
         if self.recovered is None:
-            return "how many messages were recovered is not known: they were let in by an earlier process"
+            return "an unknown number of messages recovered: an earlier process let them in"
         count = sum(len(ids) for ids in self.recovered.values())
         if self.not_read:
-            return f"at least {count} message(s) recovered; not looked at one by one: {brief(self.not_read)}"
+            return f"at least {count} message(s) recovered; not browsed: {brief(self.not_read)}"
         return f"{count} message(s) recovered"
 
     def duplicates(self, returned: str) -> str:
-        """Say how many messages may have come twice by the loss, and which acknowledgements only look like it."""
+        """Report how many messages may be duplicates, and the number of echoes."""
         if self.acks is None:
             return ""
         too_many = (
-            f"; {self.acks} event(s) of {returned} matched no message, too many to check each: at most so many "
-            "duplicates; those written since its return are harmless echoes"
+            f"; {self.acks} event(s) of {returned} matched no message, and are too many to browse: this is the "
+            "largest number of duplicates; those written since its return are harmless echoes"
         )
-        gone = (
-            f"; {self.acks} message(s) processed at {returned} before the loss were gone here: each was known as "
-            "processed, or is a duplicate"
+        missing = (
+            f"; {self.acks} message(s) processed at {returned} before the loss are no longer here: each was "
+            "known to be processed, or is a duplicate"
         )
-        back = f"; {self.echoes} acknowledgement(s) that {returned} wrote since it is back are echoes, harmless"
-        acks = (too_many if self.acks_by_id is None else gone) if self.acks else ""
-        return acks + (back if self.echoes else "")
+        echoes = f"; {self.echoes} acknowledgement(s) that {returned} wrote since its return are harmless echoes"
+        acks = (too_many if self.acks_by_id is None else missing) if self.acks else ""
+        return acks + (echoes if self.echoes else "")
 
 
 @dataclass
 class UndoneReturn:
-    """The messages of a half return that were taken out of the serving site, by queue of dr-ctl's own."""
+    """The messages of an undone reinstatement that were moved aside at the serving site, by queue of dr-ctl's own."""
 
     taken_out: dict[str, int] = field(default_factory=dict)
     duplicates: int = field(default=0, metadata=key("duplicates_at_most"))
@@ -172,8 +173,8 @@ class UndoneReturn:
 
 
 class MirrorTools(Tools[BrokerView]):
-    """`residue` is what each pair's returned broker held when it was counted, `return_result` what became of it,
-    `undone_return` what the undo of a reinstatement has moved aside."""
+    """`residue` is that of each pair's returned broker when it was counted, `return_result` its recovery;
+    `undone_return` has the messages that the undo of a reinstatement has moved aside."""
 
     observer: Observer
     by_console = "start its client acceptors"

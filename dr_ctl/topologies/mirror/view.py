@@ -1,4 +1,4 @@
-"""A mirrored broker as one reading has shown it, and what follows from that without asking again."""
+"""A mirrored broker as one reading has shown it: frozen values, and facts that follow from them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class MirrorLink(Link["BrokerView"]):
         link, outflow = view.broker_connection, view.outflow
         self.missing = not view.amqp_links
         self.listeners = self.only_listener(lambda acceptor: "AMQP" in acceptor.protocols)
-        # A link ships if its flag says that it is connected, and its outflow has it as consumer.
+        # A link ships if the broker reports it as connected, and its outflow has a consumer.
         self.attached = link is not None and link.connected and outflow is not None and outflow.consumers > 0
         self.to_ship = outflow.depth if outflow is not None and outflow.depth_known else None
         self.shipped = {outflow.name: outflow.removed} if outflow is not None else None
@@ -38,7 +38,7 @@ class MirrorLink(Link["BrokerView"]):
             addresses = [urlsplit(address) for address in link.uri.split("#")]
             self.amqp_addresses = [Address(url.hostname, url.port) for url in addresses if url.hostname and url.port]
             self.peer_nodes = [f"{address.host}:{address.port}" for address in self.amqp_addresses]
-        # The broker checks these rights when the peer's link comes in: nobody may send to the mirror's addresses.
+        # The broker checks these rights when the peer's link connects: without them no role may send to the mirror.
         if (grants := view.grants.get(view.config.mirrored)) is not None:
             self.rights_revoked = not any("send" in may for may in grants.values())
 
@@ -60,7 +60,7 @@ class MirrorLink(Link["BrokerView"]):
 
     @property
     def hears_peer(self) -> bool:
-        """Say whether the peer is heard, also by its link at this broker's listener."""
+        """Say whether this link or the peer's link, at this broker's listener, shows that the peer lives."""
         foreign_connections = self.foreign_connections(None)
         return self.attached or any(
             connection not in foreign_connections for connection in self.connections_at_listeners()
@@ -69,10 +69,10 @@ class MirrorLink(Link["BrokerView"]):
     def rights_calls(self, goal: Goal) -> list[Call]:
         if self.rights_revoked is None:
             return []
-        match, bars = self.view.config.mirrored, goal is Goal.REVOKE
-        asked = self.view.requests.of_server(*(REVOKE, match, *[""] * 10) if bars else (LET_IN, match))
-        text = f"{'keep' if bars else 'let'} the peer's link {'out' if bars else 'in'} by rights"
-        return [call(self.view, goal, match, asked, text)]
+        match, revokes = self.view.config.mirrored, goal is Goal.REVOKE
+        request = self.view.requests.of_server(*(REVOKE, match, *[""] * 10) if revokes else (LET_IN, match))
+        text = f"{'keep' if revokes else 'let'} the peer's link {'out' if revokes else 'in'} by rights"
+        return [call(self.view, goal, match, request, text)]
 
     def holds(self, call: Call) -> bool | None:
         if self.rights_revoked is not None and call.thing == self.view.config.mirrored:
@@ -97,18 +97,18 @@ class MirrorLink(Link["BrokerView"]):
 
     def to_snapshot(self, before: BrokerView | None, took_s: float) -> LinkSnapshot:
         view = self.view
-        named = view.broker_connection
-        if named is None:
-            line = f"no link to {view.config.peer}: not configured" if self.missing else "which link it is is not known"
+        link = view.broker_connection
+        if link is None:
+            line = f"no link to {view.config.peer}: not configured" if self.missing else "which link it is is unknown"
             return LinkSnapshot(view.site, view.pair, None, None, None, None, self.unapplied, None, (line,))
         rate = self.rate(before, took_s)
-        name, started = named.name, named.started
+        name, started = link.name, link.started
         state = "attached" if self.attached else "started, not attached" if started else "not started"
-        left_s = drain_s(self.to_ship, rate)
-        left = f", {duration(left_s)} to drain" if left_s is not None else ", time to drain not known"
+        drain_time_s = drain_s(self.to_ship, rate)
+        time = f", {duration(drain_time_s)} to drain" if drain_time_s is not None else ", time to drain not known"
         speed = f" at {round(rate, 1)}/s" if rate is not None else ""
-        to_ship = f"{self.to_ship} to ship" if self.to_ship is not None else "what is to ship was not read"
-        line = f"link {name} {state}; {to_ship}{speed}{left}"
+        to_ship = f"{self.to_ship} to ship" if self.to_ship is not None else "the number to ship was not read"
+        line = f"link {name} {state}; {to_ship}{speed}{time}"
         return LinkSnapshot(
             view.site, view.pair, name, started, self.attached, self.to_ship, self.unapplied, rate, (line,)
         )
@@ -122,7 +122,7 @@ class MirrorLink(Link["BrokerView"]):
             yield replace(row, kind="mixed", name="*", pending=pending, link=self.attached)
 
     def stake(self, peer: BrokerView | None) -> Stake:
-        """Count the whole outflow: it holds messages and acknowledgements, and does not say of which queue."""
+        """Count the whole outflow: it has messages and acknowledgements of all queues together."""
         return Stake(self.to_ship, total((self.to_ship, peer.link.unapplied if peer is not None else None)), None)
 
 
@@ -150,12 +150,12 @@ class BrokerView(ArtemisBroker):
 
     @property
     def pauses_by_prefix(self) -> bool:
-        """Return True since 2.50, where consoles take patterns. No client's queue begins as the mirror's do."""
+        """True since 2.50, whose management accepts patterns. No client's queue has the mirror's prefix."""
         return self.is_since(2, 50)
 
     @property
     def broker_connection(self) -> BrokerConnection | None:
-        """Return the broker connection to the peer: the one that is set, or the only AMQP one with an outflow."""
+        """Return the broker connection to the peer: the one in the settings, or the only AMQP one with an outflow."""
         if self.config.link is not None:
             return next((link for link in self.links if link.name == self.config.link), None)
         outflows = [(link, self.by_name.get(f"{OUTFLOW_PREFIX}{link.name}")) for link in self.amqp_links]
@@ -174,7 +174,7 @@ class BrokerView(ArtemisBroker):
 
     @property
     def under_way(self) -> int | None:
-        """Count the events that the link has to ship or has in hand: none without a link, None where unread."""
+        """Count the events that the link has to ship or is shipping: 0 without a link, None if unread."""
         if self.link.missing:
             return 0
         outflow = self.outflow
@@ -188,19 +188,19 @@ ORIGINS_UP_TO = 1000
 
 
 def differences(source: BrokerView, target: BrokerView, queues: Queues, *, block: bool = True) -> list[Counts]:
-    """Return the queues whose counts differ: those that block a move, or those whose content may rightly differ."""
-    loose = source.differing | target.differing
+    """Return the queues whose counts differ: those that block a move, or those that are allowed to differ."""
+    may_differ = source.differing | target.differing
     differing = [counts for counts in at_both(source, target, queues) if counts.difference]
     addresses = [next(queue.address for queue in counts.at if queue is not None) for counts in differing]
     return [
         counts
         for counts, address in zip(differing, addresses, strict=True)
-        if loose.isdisjoint({counts.queue, address}) is block
+        if may_differ.isdisjoint({counts.queue, address}) is block
     ]
 
 
 def under_way(source: BrokerView, target: BrokerView) -> int | None:
-    """Count the events between the sites now; return None where an outflow cannot be seen."""
+    """Count the events between the sites now; return None if an outflow was not read."""
     return total(
         figure
         for view in (source, target)
@@ -209,11 +209,11 @@ def under_way(source: BrokerView, target: BrokerView) -> int | None:
 
 
 def unexplained(source: BrokerView, target: BrokerView, queues: Queues, traffic: Mapping[str, int]) -> list[Counts]:
-    """Return blocking differences larger than the events under way and the `traffic` of each queue between the last two
-    readings can explain: two brokers are never read in the same instant."""
-    between = under_way(source, target)
+    """Return the blocking differences that are larger than the events under way and each queue's `traffic` between the
+    last two readings: two brokers are never read at the same moment."""
+    events = under_way(source, target)
     return [
         difference
         for difference in differences(source, target, queues)
-        if between is None or difference.size > between + traffic.get(difference.queue, 0)
+        if events is None or difference.size > events + traffic.get(difference.queue, 0)
     ]

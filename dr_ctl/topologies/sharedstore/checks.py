@@ -1,4 +1,4 @@
-"""The named checks of brokers that share a store find all that speaks against a move at once. Pure."""
+"""The named checks of brokers that share a store. They report all obstacles to a move at once."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -19,11 +19,11 @@ from dr_ctl.topologies.sharedstore.view import BrokerView, both_serve, ending
 SKEW_S: Final = 2.0
 
 
-def not_in_store(lacking: Mapping[str, int], accepted: Mapping[str, int]) -> list[Finding]:
-    if not (wrong := {name: count for name, count in lacking.items() if count > accepted.get(name, 0)}):
+def of_missing_in_store(count_missing: Mapping[str, int], accepted: Mapping[str, int]) -> list[Finding]:
+    if not (not_accepted := {name: count for name, count in count_missing.items() if count > accepted.get(name, 0)}):
         return []
-    items = brief([f"{name}: {count} message(s)" for name, count in wrong.items()])
-    return [found("DR-STORE-008", items=items, words=accepting(wrong))]
+    items = brief([f"{name}: {count} message(s)" for name, count in not_accepted.items()])
+    return [found("DR-STORE-008", items=items, words=accepting(not_accepted))]
 
 
 def of_return(case: Case[BrokerView]) -> Iterator[Finding]:
@@ -41,11 +41,11 @@ def of_broker(view: BrokerView, case: Case[BrokerView] | None = None) -> Iterato
     if case is None:
         yield from _of_broker(view, {})
         return
-    # A broker that gave up the store by ending itself is started after the move.
+    # A broker that gave up the store has ended, and is started after the move.
     gave_up = case.move.activation_sent and view.site == case.move.source
     needed = view.site == case.move.target and not case.move.activation_sent
     for finding in _of_broker(view, case.move.spec.accept_difference):
-        if needed and finding.id == "DR-STORE-007":  # a target that cannot be shown to run gets no store
+        if needed and finding.id == "DR-STORE-007":  # a target whose process is not known to run cannot take the store
             yield replace(finding, severity=Severity.ERROR)
         elif not (gave_up and finding.id == "DR-STORE-004"):
             yield finding
@@ -55,79 +55,80 @@ def of_broker(view: BrokerView, case: Case[BrokerView] | None = None) -> Iterato
 def _of_broker(view: BrokerView, accepted: Mapping[str, int]) -> Iterator[Finding]:
     if view.answered:
         yield from of_listeners(view)
-        yield from of_permits(view, () if Goal.STOP in view.own.commands else (STOPS,))
+        yield from of_permits(view, () if Goal.STOP in view.store.commands else (STOPS,))
         yield from of_queues(view)
-        yield from _holder(view)
-        yield from not_in_store(view.in_memory, accepted)
+        yield from _of_lock(view)
+        yield from of_missing_in_store(view.in_memory, accepted)
     else:
-        if view.stranger is not None and not view.peer_serves:
-            yield _stranger(view)
-        yield from _waiting(view)
+        if view.unknown_holder is not None and not view.peer_serves:
+            yield _unknown_holder(view)
+        yield from _of_process(view)
 
 
-def _holder(view: BrokerView) -> Iterator[Finding]:
+def _of_lock(view: BrokerView) -> Iterator[Finding]:
     if view.lock is None:
         yield found("DR-STORE-001.of_broker", broker=view, why=view.unread)
-    elif view.others is not None:
+    elif view.other_holder is not None:
         if view.peer_serves:
             yield from both_serve(view)
         else:
             yield found("DR-STORE-002.taking", broker=view, lock=view.lock.text, peer=view.config.peer)
-    elif view.stranger is not None:
-        yield _stranger(view)
+    elif view.unknown_holder is not None:
+        yield _unknown_holder(view)
     elif not view.lock.written:
         yield found("DR-STORE-013", broker=view)
     elif not view.lock.held and view.lock.left_s is not None:
         yield found("DR-STORE-005.ran_out", broker=view, late=f"{-view.lock.left_s:.1f}")
     elif not view.lock.held:
         yield found("DR-STORE-003", broker=view, said=view.lock.text)
-    yield from _clocks(view)
+    yield from _of_clocks(view)
     renewed_s, lasts_s = (view.lock.renewed_s, view.lock.lasts_s) if view.lock is not None else (None, None)
     if renewed_s is not None and lasts_s is not None:
         if renewed_s >= lasts_s:
             yield found("DR-STORE-005.renewed_late", broker=view, renewed=f"{renewed_s:.1f}", lasts=f"{lasts_s:.1f}")
-    elif view.own.lease_is_row and view.own.keep_alive_s >= view.own.lease_s:
-        periods = f"{duration(view.own.keep_alive_s)}, the lease lasts {duration(view.own.lease_s)}"
+    elif view.store.lease_is_row and view.store.keep_alive_s >= view.store.lease_s:
+        periods = f"{duration(view.store.keep_alive_s)}, the lease lasts {duration(view.store.lease_s)}"
         yield found("DR-STORE-005.by_settings", broker=view, periods=periods)
 
 
-def _stranger(view: BrokerView) -> Finding:
-    whose, site, peer = f"If activemq.xml of {view.site} has it as `leaseHolderId`: add", view.site, view.config.peer
-    return found("DR-STORE-014", broker=view, stranger=view.stranger, whose=whose, pair=view.pair, site=site, peer=peer)
+def _unknown_holder(view: BrokerView) -> Finding:
+    whose, name = f"If activemq.xml of {view.site} has it as `leaseHolderId`: add", view.unknown_holder
+    site, peer = view.site, view.config.peer
+    return found("DR-STORE-014", broker=view, stranger=name, whose=whose, pair=view.pair, site=site, peer=peer)
 
 
-def _clocks(view: BrokerView) -> Iterator[Finding]:
-    """Find a lease that the clocks contradict: the broker writes it, and the database's clock judges it."""
+def _of_clocks(view: BrokerView) -> Iterator[Finding]:
+    """Report a lease whose end is implausible: the broker writes it by its own clock."""
     lock = view.lock
-    if lock is None or lock.left_s is None or view.others is not None:
+    if lock is None or lock.left_s is None or view.other_holder is not None:
         return
-    off_s = lock.left_s - view.own.lease_s
-    if off_s <= SKEW_S and lock.held:
+    excess_s = lock.left_s - view.store.lease_s
+    if excess_s <= SKEW_S and lock.held:
         return
-    wrong = f"{off_s:.0f} s further away than a lease lasts" if off_s > 0 else f"{-lock.left_s:.0f} s ago"
+    wrong = f"{excess_s:.0f} s further away than a lease lasts" if excess_s > 0 else f"{-lock.left_s:.0f} s ago"
     machine = f"{abs(lock.ahead_s or 0):.1f} s {'ahead of' if (lock.ahead_s or 0) > 0 else 'behind'} this machine's"
     yield found("DR-STORE-006", broker=view, wrong=wrong, machine=machine, site=view.site)
 
 
-def _waiting(view: BrokerView) -> Iterator[Finding]:
+def _of_process(view: BrokerView) -> Iterator[Finding]:
     if view.runs is False:
-        yield found("DR-STORE-004.not_running", broker=view, start=view.own.start[0].upper() + view.own.start[1:])
+        yield found("DR-STORE-004.not_running", broker=view, start=view.store.start[0].upper() + view.store.start[1:])
     elif view.ending:
         yield ending(view)
     elif view.runs is None:
         yield found("DR-STORE-007", broker=view, pair=view.pair, site=view.site)
 
 
-def _lock(view: BrokerView) -> str | None:
+def _lock_text(view: BrokerView) -> str | None:
     return view.lock.text if view.lock is not None else None
 
 
 def _of_holder(read: Callable[[BrokerView], str | None]) -> Callable[[BrokerView], str | None]:
-    """Read the value only of a broker that answers."""
+    """Show the value only for a broker that answers."""
     return lambda view: read(view) if view.answered else "it waits"
 
 
-def _clock(view: BrokerView) -> str | None:
+def _clock_text(view: BrokerView) -> str | None:
     if view.lock is None:
         return None
     if view.lock.ahead_s is None:
@@ -135,21 +136,21 @@ def _clock(view: BrokerView) -> str | None:
     return f"the database's clock is {view.lock.ahead_s:+.1f} s off this machine's"
 
 
-def _process(view: BrokerView) -> str:
-    return {True: "its process runs", False: "its process does not run", None: "nothing says"}[view.runs]
+def _process_text(view: BrokerView) -> str:
+    return {True: "its process runs", False: "its process does not run", None: "its process is unknown"}[view.runs]
 
 
 BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
     *(replace(check, read=_of_holder(check.read)) for check in BY_CONSOLE),
-    Named("DR-STORE-001", _lock),
-    Named("DR-STORE-002", _of_holder(_lock)),
-    Named("DR-STORE-014", _lock),
-    Named("DR-STORE-003", _of_holder(_lock)),
-    Named("DR-STORE-013", _of_holder(_lock)),
-    Named("DR-STORE-008", _of_holder(lambda view: f"{sum(view.in_memory.values())} message(s) in memory alone")),
-    Named("DR-STORE-004", _process),
-    Named("DR-STORE-005", lambda view: f"every {duration(view.own.keep_alive_s)} of {duration(view.own.lease_s)}"),
-    Named("DR-STORE-006", _clock),
-    Named("DR-STORE-007", _process),
+    Named("DR-STORE-001", _lock_text),
+    Named("DR-STORE-002", _of_holder(_lock_text)),
+    Named("DR-STORE-014", _lock_text),
+    Named("DR-STORE-003", _of_holder(_lock_text)),
+    Named("DR-STORE-013", _of_holder(_lock_text)),
+    Named("DR-STORE-008", _of_holder(lambda view: f"{sum(view.in_memory.values())} message(s) in memory only")),
+    Named("DR-STORE-004", _process_text),
+    Named("DR-STORE-005", lambda view: f"every {duration(view.store.keep_alive_s)} of {duration(view.store.lease_s)}"),
+    Named("DR-STORE-006", _clock_text),
+    Named("DR-STORE-007", _process_text),
 )
 CHECKS: Final = Checks(of_broker, lambda *_: (), of_return, reasons.is_settled, BY_BROKER, ())

@@ -1,5 +1,5 @@
-"""The store that brokers share is a folder or a database, whose driver is loaded only where the settings name one.
-dr-ctl reads the store's lock and never takes it, and asks for the process of a broker that may hold it."""
+"""The store that brokers share: a folder, or a database, whose driver is loaded only if the settings name one. dr-ctl
+reads the store's lock and never takes it, and reads whether a broker's process runs."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from dr_ctl.settings.parts import Secret
 
 # The struct flock of Linux has type, whence, start, length and pid.
 _FLOCK: Final = "hhqqi"
-FRESH_S: Final = 2.0  # an answer on the process is believed so long: a gate reads fifty times a second
-_STOPPED_EXIT: Final = 3  # exit code of `systemctl is-active`, and of every status command that keeps to the LSB
+FRESH_S: Final = 2.0  # a process state is read again after this time: a gate reads fifty times a second
+_STOPPED_EXIT: Final = 3  # the exit code of `systemctl is-active`, and of other status commands that follow the LSB
 
 
 class LockUnreadable(BrokerError):
-    remedy = "See that this machine reaches what `store:` names, with a login that may read it."
+    remedy = "Make sure that this machine reaches the store of `store:`, with a login that may read it."
 
 
 class SilentAndUnread(Unreachable):
-    """A broker whose ports refuse while the lock cannot be read: nobody can tell whether that broker waits."""
+    """A broker whose ports refuse while the lock cannot be read: it is unknown whether it waits for the store."""
 
     remedy = LockUnreadable.remedy
 
@@ -49,9 +49,9 @@ class SilentAndUnread(Unreachable):
 
 @dataclass(frozen=True, slots=True)
 class LockSnapshot:
-    """`holder` is the name in the lock, also after its lease has run out. `left_s` is how long the lease lasts by the
-    database's clock, `ahead_s` how far that clock is ahead of this machine's. `written` is False where no broker ever
-    wrote a lease. `renewed_s` is the time between renewals and `lasts_s` the longest lease, where seen."""
+    """`holder` is the name in the lock, also after its lease has run out. `left_s` is the rest of the lease by the
+    database's clock, `ahead_s` the lead of that clock before this machine's. `written` is False if no broker has ever
+    written a lease. `renewed_s` is the time between renewals, `lasts_s` the longest lease; None if not seen yet."""
 
     held: bool
     holder: str | None = None
@@ -79,7 +79,7 @@ class Lag:
 
 
 class FileLock:
-    """Java locks a file as POSIX has it, and the system says whether somebody does. Looking changes nothing."""
+    """Java uses POSIX file locks, and the system reports whether a process holds one. Reading changes nothing."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -87,32 +87,32 @@ class FileLock:
     def read(self) -> LockSnapshot:
         try:
             with self._path.open("rb") as file:
-                asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-                lock_type, *_ = struct.unpack(_FLOCK, fcntl.fcntl(file, fcntl.F_GETLK, asked))
+                request = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+                lock_type, *_ = struct.unpack(_FLOCK, fcntl.fcntl(file, fcntl.F_GETLK, request))
         except OSError as error:
             raise LockUnreadable(f"the lock {self._path} cannot be read: {error.strerror or error}") from error
         return LockSnapshot(lock_type != fcntl.F_UNLCK)
 
 
 class BrokerProcess:
-    """`starts` is the command that starts it, as a person types it; empty where the settings name none."""
+    """`starts` is the command that starts the process, as a person types it; empty if the settings name none."""
 
     def __init__(self, settings: Process | None, place: CommandContext, name: str, site: str) -> None:
         self._settings, self._context, self._name = settings, place, name
         self._facts = {"site": site, "broker": name}
         self._last: tuple[float, bool | None] | None = None
-        named = {Goal.START: settings.start, Goal.STOP: settings.stop} if settings is not None else {}
-        self.commands = {goal: command for goal, command in named.items() if command is not None}
+        commands = {Goal.START: settings.start, Goal.STOP: settings.stop} if settings is not None else {}
+        self.commands = {goal: command for goal, command in commands.items() if command is not None}
         start = self.commands.get(Goal.START)
         self.starts = f"cd {quote(str(place.folder))} && {shell_command(start)}" if start is not None else ""
 
     def runs(self, *, fresh_s: float = FRESH_S) -> bool | None:
-        """Say whether the process runs, by an answer that is no older; return None where no command says so."""
+        """Say whether the process runs, by a reading that is no older; None if no command shows it."""
         if self._settings is None:
             return None
         if self._last is None or system().monotonic() - self._last[0] >= fresh_s:
-            what = f"the state command of {self._name}"
-            outcome = self._context.run(what, self._settings.state, self._settings.timeout, self._facts)
+            subject = f"the state command of {self._name}"
+            outcome = self._context.run(subject, self._settings.state, self._settings.timeout, self._facts)
             code = outcome.evidence.get("exit_code")
             known = code in (0, _STOPPED_EXIT)
             self._last = system().monotonic(), code == 0 if known else None
@@ -122,8 +122,8 @@ class BrokerProcess:
         if self._settings is None or goal not in self.commands:
             return Failed(f"the settings name no command to {goal.value} {self._name}")
         self._last = None
-        what = f"the {goal.value} command of {self._name}"
-        return self._context.run(what, self.commands[goal], self._settings.timeout, self._facts)
+        subject = f"the {goal.value} command of {self._name}"
+        return self._context.run(subject, self.commands[goal], self._settings.timeout, self._facts)
 
 
 _CODED: Final = r"%[0-9A-Fa-f]{2}"
@@ -150,7 +150,7 @@ class NotADsn(UsageError):
 
 @dataclass(frozen=True, slots=True)
 class Dsn:
-    """An address that every driver reads as it is meant. `text` is a secret; `encoded` is the password in it."""
+    """An address that all drivers read in the same way. `text` is a secret; `encoded` is the password in it."""
 
     text: str
     scheme: str
@@ -168,8 +168,8 @@ class Dsn:
         if match["scheme"] not in schemes:
             begins = ", ".join(f"{scheme}://" for scheme in schemes)
             raise NotADsn(f"the address of the store's database begins with none of {begins}")
-        both = [_HOST_AND_PORT.fullmatch(host) for host in match["hosts"].split(",")]
-        hosts = tuple((unquote(host[1]), int(host[2]) if host[2] else None) for host in both if host is not None)
+        matches = [_HOST_AND_PORT.fullmatch(host) for host in match["hosts"].split(",")]
+        hosts = tuple((unquote(host[1]), int(host[2]) if host[2] else None) for host in matches if host is not None)
         if any(port is not None and port > LAST_PORT for _, port in hosts):
             raise NotADsn(f"the address of the store's database names a port above {LAST_PORT}")
         user, name = (unquote(match[part] or "") for part in ("user", "name"))
@@ -187,11 +187,11 @@ class Dsn:
 
 @dataclass(frozen=True, slots=True)
 class DatabaseKind:
-    """A kind of database: its driver, the extra with the driver, the connection's arguments, its clock in SQL."""
+    """A kind of database: its driver, the package extra with it, the connection's arguments, its clock in SQL."""
 
     driver: str
     extra: str
-    reached: Callable[[Dsn], Mapping[str, Any]]
+    connect_arguments: Callable[[Dsn], Mapping[str, Any]]
     now_ms: str
 
 
@@ -204,8 +204,8 @@ def _mysql(dsn: Dsn) -> Mapping[str, Any]:
     if len(dsn.hosts) != 1:
         raise NotADsn("the address of the store's database has to name one host")
     [(host, port)] = dsn.hosts
-    named = {"host": host, "port": port or 3306, "user": dsn.user, "password": dsn.password, "database": dsn.name}
-    return {**named, "connect_timeout": CONNECT_S, "read_timeout": ANSWER_S, "write_timeout": ANSWER_S}
+    arguments = {"host": host, "port": port or 3306, "user": dsn.user, "password": dsn.password, "database": dsn.name}
+    return {**arguments, "connect_timeout": CONNECT_S, "read_timeout": ANSWER_S, "write_timeout": ANSWER_S}
 
 
 _POSTGRESQL: Final = DatabaseKind("psycopg", "postgresql", _postgresql, "extract(epoch from clock_timestamp()) * 1000")
@@ -219,10 +219,10 @@ KINDS: Final[Mapping[str, DatabaseKind]] = {
 
 
 class Database:
-    """A connection that only reads, opened when first needed and again where it broke. Threads may share it."""
+    """A connection that only reads; it is opened by the first query, and again after an error. Threads may share it."""
 
     def __init__(self, dsn: Callable[[], str]) -> None:
-        """`dsn` gives the secret that the address is."""
+        """`dsn` returns the address, which is a secret."""
         self._dsn = dsn
         self._mutex = threading.Lock()
         self._open: tuple[DatabaseKind, Any] | None = None
@@ -231,17 +231,17 @@ class Database:
     def rows(self, query: Callable[[DatabaseKind], str]) -> Sequence[tuple[Any, ...]]:
         """Raises `LockUnreadable`."""
         with self._mutex:
-            kind, connection = self._open or self._connected()
+            kind, connection = self._open or self._connect()
             try:
                 with connection.cursor() as cursor:
                     cursor.execute(query(kind))
                     fetched: Sequence[tuple[Any, ...]] = cursor.fetchall()
             except import_module(kind.driver).Error as error:
                 self._drop()
-                raise LockUnreadable(f"the database of the store did not answer: {_line(error)}") from error
+                raise LockUnreadable(f"the database of the store did not answer: {_first_line(error)}") from error
             return fetched
 
-    def _connected(self) -> tuple[DatabaseKind, Any]:
+    def _connect(self) -> tuple[DatabaseKind, Any]:
         dsn = self._address()
         kind = KINDS[dsn.scheme]
         try:
@@ -250,15 +250,15 @@ class Database:
             text = f"the driver of the store's database is not installed: {kind.driver}"
             raise LockUnreadable(text, remedy=f"pip install 'dr-ctl[{kind.extra}]'") from error
         try:
-            connection = driver.connect(autocommit=True, **kind.reached(dsn))
+            connection = driver.connect(autocommit=True, **kind.connect_arguments(dsn))
         except driver.Error as error:
-            text = dsn.without_password(_line(error))
+            text = dsn.without_password(_first_line(error))
             raise LockUnreadable(f"the database of the store cannot be reached: {text}") from None
         self._open = kind, connection
         return self._open
 
     def _address(self) -> Dsn:
-        """Read the address. Raises `NotADsn` at first; an address that was read once and is wrong later ends no run."""
+        """Read the address. Raises `NotADsn` only at first, so that an address that becomes wrong later ends no run."""
         try:
             dsn = Dsn.read(self._dsn(), tuple(KINDS))
         except NotADsn as error:
@@ -309,21 +309,21 @@ class RowLock:
             return LockSnapshot(held, holder, left_s, ahead_s, renewed_s=self._renewed_s, lasts_s=self._lasts_s)
 
     def _note(self, holder: str, ends_s: float, now_s: float) -> None:
-        """Two ends of one holder's lease are as far apart as its renewals, whatever its clock says. Between readings
-        that lie further apart than half of that there may have been several renewals."""
-        was, self._last = self._last, (holder, ends_s, now_s)
-        if was is None or was[0] != holder:
+        """The time between two ends of one holder's lease is the time between its renewals, whatever its clock shows.
+        Between readings further apart than half of that time, there may have been several renewals."""
+        before, self._last = self._last, (holder, ends_s, now_s)
+        if before is None or before[0] != holder:
             self._renewed_s, self._lasts_s = None, None
-        elif ends_s - was[1] > 2 * (now_s - was[2]):
-            self._renewed_s, self._lasts_s = ends_s - was[1], max(ends_s - now_s, self._lasts_s or 0.0)
+        elif ends_s - before[1] > 2 * (now_s - before[2]):
+            self._renewed_s, self._lasts_s = ends_s - before[1], max(ends_s - now_s, self._lasts_s or 0.0)
 
 
-def _line(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     return str(error).strip().partition("\n")[0]
 
 
 class SharedStore:
-    """A store serves one command. Connections open at the first question."""
+    """The store for one command. Connections are opened by the first query."""
 
     def __init__(
         self, settings: Store, lock: FileLock | RowLock, messages: Database | None, replica: Database | None
@@ -335,17 +335,17 @@ class SharedStore:
     def of(cls, installation: Installation) -> SharedStore:
         store = installation.of(ClassicSharedStore).store
 
-        def opened(secret: Secret) -> Database:
+        def open_database(secret: Secret) -> Database:
             return Database(lambda: resolve(secret, installation.file.parent))
 
         if store.dsn is None:
             return cls(store, FileLock(installation.path(str(store.lock))), None, None)
-        messages = opened(store.dsn)
-        replica = opened(store.replica.dsn) if store.replica is not None else None
+        messages = open_database(store.dsn)
+        replica = open_database(store.replica.dsn) if store.replica is not None else None
         return cls(store, RowLock(messages, store.table), messages, replica)
 
     def read_lock(self) -> tuple[LockSnapshot | None, str]:
-        """Return the lock, or None and why it was not read."""
+        """Return the lock, or None and the reason why it was not read."""
         try:
             return self.lock.read(), ""
         except LockUnreadable as error:
@@ -360,8 +360,8 @@ class SharedStore:
         return {name.removeprefix("queue://"): count for name, count in rows if name.startswith("queue://")}
 
     def lag(self) -> Lag | None:
-        """Return how far a PostgreSQL replica is behind, or None where that is not known. The store is read first, so
-        that messages that come meanwhile are no lag."""
+        """Return the lag of a PostgreSQL replica, or None if unknown. The store is read first, so that messages that
+        arrive meanwhile do not count as lag."""
         if self._messages is None or self._replica is None:
             return None
         table = self.settings.messages

@@ -1,4 +1,4 @@
-"""A view of a shared store's broker as one reading has shown it, and the calls that only it has. Pure."""
+"""A shared store's broker as one reading has shown it, and the calls that only this topology has."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ RUN: Final = "process"
 class StoreLink(NoLink["BrokerView"]):
     def __init__(self, view: BrokerView) -> None:
         super().__init__(view)
-        if view.own.replicated:  # messages that the replica lacks; without a replica the sites use one store
+        if view.store.replicated:  # messages that the replica lacks; without a replica the sites use one store
             self.to_ship = view.lag.messages if view.lag is not None else None
 
     def unsettled(self) -> Iterator[str]:
         view = self.view
         if view.lock is None:
             yield f"the lock was not read: {view.unread}"
-        if view.own.replicated and view.lag is None:
-            yield "how far the replica is was not read"
+        if view.store.replicated and view.lag is None:
+            yield "the replica's lag was not read"
         elif view.lag is not None and view.lag.size:
             yield f"{view.lag.size} byte(s) to replicate, {view.lag.messages} message(s) among them"
 
@@ -51,14 +51,14 @@ class StoreLink(NoLink["BrokerView"]):
         view = self.view
         name = view.lock.holder if view.lock is not None else None
         held, lease_s = (view.lock.held, view.lock.left_s) if view.lock is not None else (None, None)
-        more = {"held": held, "holder": name, "lease_s": lease_s, "process": view.runs}
+        figures = {"held": held, "holder": name, "lease_s": lease_s, "process": view.runs}
         return LinkSnapshot(
-            view.site, view.pair, None, None, None, self.to_ship, self.unapplied, None, (self._line(),), more
+            view.site, view.pair, None, None, None, self.to_ship, self.unapplied, None, (self._line(),), figures
         )
 
     def _line(self) -> str:
         view = self.view
-        lock = view.lock.text if view.lock is not None else f"who holds the store was not read: {view.unread}"
+        lock = view.lock.text if view.lock is not None else f"the holder of the store was not read: {view.unread}"
         if view.answered:
             return lock if view.lock is None or view.lock.holder is not None else "holds the store"
         waits = "waits: its ports refuse, its process runs" if view.runs else _STATES[False]
@@ -67,7 +67,7 @@ class StoreLink(NoLink["BrokerView"]):
         return f"{state}; {lock}"
 
     def rows(self, _peer: BrokerView | None, at: datetime) -> Iterator[Row]:
-        """Return rows of the holder, because messages that clients have in delivery would come twice."""
+        """Return rows of the holder only: the messages that its clients have in delivery would be duplicates."""
         view = self.view
         if not view.has_the_store or self.to_ship is None:
             return
@@ -92,8 +92,8 @@ class StoreLink(NoLink["BrokerView"]):
 
 @dataclass(frozen=True, slots=True)
 class StoreConfig:
-    """The broker's name, its name in the lock and the names of both brokers, the lease and its renewal, the commands of
-    the process, the words that start it, and whether a replica follows."""
+    """The broker's name, its name in the lock and those of both brokers, the lease and the time between its renewals,
+    the commands of the process, the command line that starts it, and whether there is a replica."""
 
     broker: str
     holder: str
@@ -110,23 +110,22 @@ class StoreConfig:
         return f"`{self.starts}` starts {self.broker}" if self.starts else f"start broker {self.broker} on its host"
 
 
-# Nobody can tell these parts of a broker that does not answer.
+# These parts of a broker that does not answer are unknown.
 NOTHING_OPEN: Final[Mapping[str, Any]] = dict.fromkeys(
     ("acceptors", "queues", "connections", "consumers", "prepared"), ()
 )
 _STATES: Final = {True: "its process runs", False: "its process does not run", None: "whether it runs is not known"}
 STOPPED: Final = f"{OWN}stopped"
-"""A run that tells a broker to stop writes this document, with the start that is to end."""
+"""A run that tells a broker to stop writes this document, with the id of the start that ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerView(ClassicBroker):
-    """`answered` says that the broker's management did, or that its ports refuse. `lock` is None where unread, and
-    `unread` says why. `runs` is the state of its process, `lag` what the replica lacks. `peer_serves` says that the
-    other broker answers, with the store or in the belief to have it. `in_memory` has by queue the messages that the
-    store lacked in each of several readings."""
+    """`answered` is False if the ports refuse. `lock` is None if unread, and `unread` says why. `runs` is the state of
+    its process, `lag` that of the replica. `peer_serves` says that the other broker answers, as a broker that has the
+    store does. `in_memory` counts by queue the messages that the store lacked in each of several readings."""
 
-    own: StoreConfig = field(kw_only=True)
+    store: StoreConfig = field(kw_only=True)
     answered: bool = field(default=True, kw_only=True)
     lock: LockSnapshot | None = field(default=None, kw_only=True)
     unread: str = field(default="", kw_only=True)
@@ -135,7 +134,7 @@ class BrokerView(ClassicBroker):
     peer_serves: bool = field(default=False, kw_only=True)
     in_memory: Mapping[str, int] = field(default_factory=dict, kw_only=True)
 
-    def lacking(self, stored: Mapping[str, int]) -> Mapping[str, int]:
+    def count_missing(self, stored: Mapping[str, int]) -> Mapping[str, int]:
         lacking_counts = {name: queue.depth - stored.get(name, 0) for name, queue in self.business.items()}
         return {name: count for name, count in lacking_counts.items() if count > 0}
 
@@ -148,70 +147,69 @@ class BrokerView(ClassicBroker):
         return Fence(self)
 
     @property
-    def others(self) -> str | None:
-        if self.lock is None or not self.lock.held or self.lock.holder not in self.own.holders - {self.own.holder}:
+    def other_holder(self) -> str | None:
+        if self.lock is None or not self.lock.held or self.lock.holder not in self.store.holders - {self.store.holder}:
             return None
         return self.lock.holder
 
     @property
-    def stranger(self) -> str | None:
-        """Return the name in the lock, held or not, if it is neither broker's: nobody can tell the holder then."""
+    def unknown_holder(self) -> str | None:
+        """Return the name in the lock, held or not, if it is neither broker's: then the holder is unknown."""
         holder = self.lock.holder if self.lock is not None else None
-        return None if holder in self.own.holders else holder
+        return None if holder in self.store.holders else holder
 
     @property
     def has_the_store(self) -> bool:
-        """Say whether the broker serves from the store, or could: it answers, and the held lock is not another's."""
-        return self.answered and self.lock is not None and self.lock.held and self.others is None
+        """Say whether the broker has the store: it answers, and the lock is held by no other broker."""
+        return self.answered and self.lock is not None and self.lock.held and self.other_holder is None
 
     @property
-    def is_between(self) -> bool:
-        """Say whether the ports refuse while the broker's own lock lasts, or while nobody holds the store."""
+    def may_take_store(self) -> bool:
+        """Say whether the ports refuse while the broker's own lock lasts, or while no broker holds the store."""
         if self.lock is None or self.answered or self.runs is False:
             return False
-        return self.lock.held is (self.lock.holder == self.own.holder)
+        return self.lock.held is (self.lock.holder == self.store.holder)
 
     @property
     def ending(self) -> bool:
-        """Say whether a run told the broker to stop, and nobody has seen its process end. A stopping process looks like
-        a waiting one: the ports refuse, and for a moment the console says `Slave`. No time shows the difference."""
+        """Say whether a run told the broker to stop, and its process was not seen to end. A stopping process looks like
+        a waiting one: the ports refuse, and management may report `Slave`. No wait shows the difference."""
         return STOPPED in self.documents and not self.has_ended and not self.answered
 
     @property
     def has_ended(self) -> bool:
-        """Say whether the process does not run, or another start answers than the one that was told to stop."""
+        """Say whether the process does not run, or has started again since it was told to stop."""
         return self.runs is False or (self.answered and self.documents.get(STOPPED) not in ("", self.start))
 
     @property
     def role(self) -> Role:
-        """The lock decides: if both brokers let clients in, the one not named is sick. A broker whose ports refuse
-        waits, unless its process is said not to run. If the lock names it, the broker has died or is starting."""
+        """The lock decides: if both brokers let clients in, the one that is not in the lock is sick. A broker whose
+        ports refuse waits, unless its process does not run. If the lock has its name, it has died or is starting."""
         if self.answered:
-            return Role.SICK if self.others is not None else self.by_listeners
-        named = self.lock is not None and self.lock.holder == self.own.holder
-        return Role.DOWN if named or self.runs is False else Role.STANDBY
+            return Role.SICK if self.other_holder is not None else self.by_listeners
+        is_holder = self.lock is not None and self.lock.holder == self.store.holder
+        return Role.DOWN if is_holder or self.runs is False else Role.STANDBY
 
 
 def ending(view: BrokerView, severity: Severity = Severity.ERROR) -> Finding:
-    return found("DR-STORE-004.ending", severity=severity, broker=view, site=view.site, start=view.own.start)
+    return found("DR-STORE-004.ending", severity=severity, broker=view, site=view.site, start=view.store.start)
 
 
 def both_serve(view: BrokerView) -> Iterator[Finding]:
-    """Find that a broker answers as if it held the store, while the one that the lock names serves too."""
-    if view.others is not None and view.lock is not None and view.peer_serves:
+    """Report that a broker answers as if it held the store, while the holder in the lock serves too."""
+    if view.other_holder is not None and view.lock is not None and view.peer_serves:
         lock, peer = view.lock.text, view.config.peer
-        holder = view.others
+        holder = view.other_holder
         yield found("DR-STORE-002.both_serve", broker=view, lock=lock, holder=holder, peer=peer, site=view.site)
 
 
 class StoreSnapshot(snapshot.Snapshot[BrokerView]):
     def findings(self) -> Sequence[Finding]:
-        both = (finding for view in self._all() for finding in both_serve(view))
-        return [*both, *self._not_waiting(), *self._nobody(), *super().findings()]
+        both_serving = (finding for view in self._all() for finding in both_serve(view))
+        return [*both_serving, *self._of_not_waiting(), *self._of_no_holder(), *super().findings()]
 
-    def _nobody(self) -> Iterator[Finding]:
-        """Find that nobody holds the store, that a broker takes it, or that this was not read: one that waits is
-        silent."""
+    def _of_no_holder(self) -> Iterator[Finding]:
+        """Report that no broker holds the store, that a broker takes it, or that this was not read."""
         brokers = [broker for site in self.sites.values() for broker in site.values()]
         errors = [broker.error for broker in brokers if isinstance(broker, Silent)]
         views = [view for site in self.sites for view in self.views(site)]
@@ -224,15 +222,14 @@ class StoreSnapshot(snapshot.Snapshot[BrokerView]):
             yield found("DR-STORE-012.held", holder=held.text)
             return
         states = brief([f"{view}: {_STATES[view.runs]}" for view in views])
-        yield found("DR-STORE-012.free", states=states, starts="; ".join(view.own.start for view in views))
+        yield found("DR-STORE-012.free", states=states, starts="; ".join(view.store.start for view in views))
 
-    def _not_waiting(self) -> Iterator[Finding]:
-        """Find brokers that could not take the store from one that serves."""
+    def _of_not_waiting(self) -> Iterator[Finding]:
         for view in self._all():
             if view.ending:
                 yield ending(view, Severity.WARNING)
             elif view.runs is False and view.peer_serves:
-                start = view.own.start[0].upper() + view.own.start[1:]
+                start = view.store.start[0].upper() + view.store.start[1:]
                 yield found("DR-STORE-004.not_running", severity=Severity.WARNING, broker=view, start=start)
 
     def as_if_lost(self, site: str) -> Self:
@@ -240,38 +237,38 @@ class StoreSnapshot(snapshot.Snapshot[BrokerView]):
         free = LockSnapshot(held=False)
         ended = {**NOTHING_OPEN, "answered": False, "runs": False}
 
-        def after(view: BrokerView) -> BrokerView:
+        def change(view: BrokerView) -> BrokerView:
             return replace(view, lock=free, **(ended if view.site == site else {}))
 
         lost = super().as_if_lost(site)
-        answered = {name: {view.pair: view for view in self.views(name)} for name in self.sites}
-        sites = {name: {**lost.sites[name], **views} for name, views in answered.items()}
-        return type(self)(sites, workloads=lost.workloads).map_brokers(after)
+        views_by_site = {name: {view.pair: view for view in self.views(name)} for name in self.sites}
+        sites = {name: {**lost.sites[name], **views} for name, views in views_by_site.items()}
+        return type(self)(sites, workloads=lost.workloads).map_brokers(change)
 
     def stake(self, site: str) -> Sequence[Stake]:
-        """Zero for the store, whether a broker answered or not: no broker holds messages of its own."""
+        """Zero for a shared store, whether a broker answered or not: no broker has messages of its own."""
         return [Stake(0, None, None)] if self.one_store else super().stake(site)
 
     @property
     def one_store(self) -> bool:
-        return not any(view.own.replicated for site in self.sites for view in self.views(site))
+        return not any(view.store.replicated for site in self.sites for view in self.views(site))
 
 
-def both_views(sites: Mapping[str, Mapping[str, BrokerView | Silent]]) -> StoreSnapshot:
+def make_snapshot(sites: Mapping[str, Mapping[str, BrokerView | Silent]]) -> StoreSnapshot:
     merged = StoreSnapshot(sites)
-    serve = {view.site for site in sites for view in merged.views(site) if view.answered}
-    return merged.map_brokers(lambda view: replace(view, peer_serves=bool(serve - {view.site})))
+    answering = {view.site for site in sites for view in merged.views(site) if view.answered}
+    return merged.map_brokers(lambda view: replace(view, peer_serves=bool(answering - {view.site})))
 
 
 def hand_over(view: BrokerView, to: str) -> Call:
     summary = f"stop broker {view.broker}, so that {to} takes the store,"
-    if Goal.STOP in view.own.commands:
+    if Goal.STOP in view.store.commands:
         return call(view, Goal.HAND_OVER, view.broker, {RUN: Goal.STOP.value}, summary)
     return call(view, Goal.HAND_OVER, view.broker, request(beans.broker(view.broker), STOP), summary)
 
 
 def start(view: BrokerView, when: str) -> list[Call]:
-    """Start the process, which then waits for the store; returns no call where the settings name no command."""
-    if Goal.START not in view.own.commands:
+    """Start the process, which then waits for the store; without a command in the settings, return no call."""
+    if Goal.START not in view.store.commands:
         return []
     return [call(view, Goal.START, view.broker, {RUN: Goal.START.value}, f"start the process of {view.broker}", when)]

@@ -1,5 +1,5 @@
-"""Decides about workloads: finds what is wrong with them, plans the calls that start and stop them, and puts these into
-the topology's plans. Workloads stop with the quiesce, and start after the activation. Pure."""
+"""Decides about workloads: reports problems, plans the calls that start and stop them, and adds these to the topology's
+plans. Workloads stop with the quiesce, and start after the activation."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -34,20 +34,20 @@ from dr_ctl.topologies.common.snapshot import Snapshot, misplaced, singletons_at
 from dr_ctl.topologies.topology import PartState, WorkloadSnapshot
 
 WANTED: Final = {Goal.START: PartState.RUNNING, Goal.STOP: PartState.STOPPED}
-# With `true` a route whose work takes longer goes on as before, instead of being cut, and the answer is false.
+# With `true`, a route that does not finish in time continues instead of being cut, and the answer is false.
 CAMEL_STOP: Final = "stop(java.lang.Long,java.lang.Boolean)"
 
 
-def concerned(workload: Workload, spec: Spec, units: Sequence[UnitSnapshot]) -> bool:
-    """Say whether a workload moves: all move with a whole site, and those that work on some units move with these."""
+def is_moved(workload: Workload, spec: Spec, units: Sequence[UnitSnapshot]) -> bool:
+    """Say whether a workload moves: all move with a whole site, those of the chosen units with these."""
     if spec.units is None or {unit.name for unit in units} <= set(spec.units):
         return True
     return any(matches(workload.queues, unit) for unit in spec.units)
 
 
 def switch(site: str, workload: Workload, part: str, goal: Goal) -> Call:
-    of = f" of {workload.name}" if part != workload.name else ""
-    summary = f"{goal.value} {_short(part)}{of} at {site}"
+    suffix = f" of {workload.name}" if part != workload.name else ""
+    summary = f"{goal.value} {_short(part)}{suffix} at {site}"
     return Call(site, "", goal, workload.name, {"workload": part, **_request(workload, part, goal)}, summary)
 
 
@@ -60,18 +60,18 @@ def workload_calls(calls: Iterable[Call]) -> list[Call]:
 
 
 def without_workload_calls(step: PlannedStep) -> PlannedStep:
-    every = (step.calls, step.inverse)
-    calls, inverse = (tuple(call for call in several if not _is_workload_call(call)) for several in every)
+    lists = (step.calls, step.inverse)
+    calls, inverse = (tuple(call for call in several if not _is_workload_call(call)) for several in lists)
     return replace(step, calls=calls, inverse=inverse)
 
 
 def _is_workload_call(call: Call) -> bool:
-    """Say whether a call is for a workload, which is of no broker. Topologies start and stop a broker's process too."""
+    """Say whether a call is for a workload: it has no broker, unlike calls that start and stop a broker's process."""
     return call.goal in WANTED and not call.unit
 
 
 def _short(part: str) -> str:
-    """Name a route by its id, not by the whole name of its bean."""
+    """Name a route by its id, not by the full name of its bean."""
     if ":" not in part:
         return part
     try:
@@ -100,40 +100,39 @@ def systemctl(unit: SystemdUnit) -> list[str]:
     return ["systemctl", *(["--host", unit.host] if unit.host is not None else [])]
 
 
-# A run that closes a site, or moves nothing, goes on whatever runs where.
+# A run that closes a site, or moves nothing, is not refused for running workloads.
 _SAFE: Final = (FENCE, UNFENCE, RESTART)
 # A run that stops workloads, or needs them stopped, reads all of them first.
 _MUST_READ: Final = (SWAPOVER, FAILBACK, QUIESCE, DRAIN, ACTIVATE)
 
 
-def _against(workload: WorkloadSnapshot, move: Move, roles: Mapping[str, Role]) -> Iterator[Finding]:
+def _of_workload(workload: WorkloadSnapshot, move: Move, roles: Mapping[str, Role]) -> Iterator[Finding]:
     operation, at_source = move.spec.operation, workload.site == move.source
     if workload.runs is not None:
         yield from misplaced(workload, roles)
     elif operation == FAILOVER and at_source:
-        yield _lost(workload, move, roles)
+        yield _of_lost_workload(workload, move, roles)
     elif operation != QUIESCE or at_source:
         yield unread(workload, Severity.ERROR if operation in _MUST_READ else Severity.WARNING)
 
 
-def _lost(workload: WorkloadSnapshot, move: Move, roles: Mapping[str, Role]) -> Finding:
-    """Report a workload of a lost site that cannot be asked: it may run there still, or again when the site is back."""
+def _of_lost_workload(workload: WorkloadSnapshot, move: Move, roles: Mapping[str, Role]) -> Finding:
+    """Report a workload of a lost site that was not read: it may still run there, or again when the site returns."""
     if workload.singleton and not is_gone(workload, move, roles[move.source]):
         return found("DR-WORK-007.singleton", name=workload.name, site=move.source, target=move.target)
     return found("DR-WORK-007", name=workload.name, site=move.source)
 
 
 def is_gone(workload: WorkloadSnapshot, move: Move, role: Role) -> bool:
-    """Say whether an unread workload of a lost site is known not to run: somebody gave the word for that site, or it is
-    down and the workload's own address refuses too. A workload may have a host of its own, which the death of a broker
-    does not end."""
+    """Say whether an unread workload of a lost site is known not to run: a person presumes that site down, or it is
+    down and the workload's address refuses too. A workload may have its own host, which outlives the broker."""
     return (move.spec.presume_down == move.source and move.spec.reason is not None) or (
         role is Role.DOWN and workload.refuses
     )
 
 
 S = TypeVar("S", bound=Snapshot[Any])
-# Facts of a whole site stand in a baseline under this unit, whose name no broker has.
+# In a baseline, this unit, which is no broker's name, has the values of the site.
 OF_SITE: Final = ""
 STARTED_AGAIN: Final = "it was started again since"
 
@@ -144,7 +143,7 @@ class RecipeWithWorkloads(Generic[S]):
         self.moves_parts, self.verbs, self.cannot_know = bare.moves_parts, bare.verbs, bare.cannot_know
 
     def baseline(self, snapshot: S) -> Mapping[str, Json]:
-        """Add the parts of each workload that ran, beside the brokers, under a name that no broker has."""
+        """Add the running parts of each workload, under `OF_SITE`."""
         states: dict[str, Any] = {**self._bare.baseline(snapshot)}
         for site in snapshot.roles:
             ran = {
@@ -167,25 +166,25 @@ class RecipeWithWorkloads(Generic[S]):
         return sorted(findings, key=lambda finding: finding.severity is not Severity.ERROR)
 
     def against(self, snapshot: S, move: Move) -> Sequence[Finding]:
-        moving, roles = self._moving(snapshot, move.spec), part_of(snapshot, move.spec).roles
-        of_each = (finding for workload in moving for finding in _against(workload, move, roles))
-        return [*singletons_at_both(moving, _of_singletons(snapshot, move)), *of_each]
+        moving, roles = self._moved_workloads(snapshot, move.spec), part_of(snapshot, move.spec).roles
+        findings = (finding for workload in moving for finding in _of_workload(workload, move, roles))
+        return [*singletons_at_both(moving, _of_singletons(snapshot, move)), *findings]
 
     def checks(self, snapshot: S, move: Move) -> Sequence[Check]:
-        own, moving = list[Check](), self._moving(snapshot, move.spec)
+        checks, moving = list[Check](), self._moved_workloads(snapshot, move.spec)
         roles, severity = part_of(snapshot, move.spec).roles, _of_singletons(snapshot, move)
         for state in moving:
             reading = ", ".join(filter(None, (state.state, state.detail))) if state.runs is not None else None
-            name = f"it can be told whether {state.name} runs"
-            own.append(Check(name, state.site, reading, list(_against(state, move, roles))))
+            name = f"whether {state.name} runs is known"
+            checks.append(Check(name, state.site, reading, list(_of_workload(state, move, roles))))
         for name in dict.fromkeys(workload.name for workload in moving if workload.singleton):
-            both = [workload for workload in moving if workload.name == name]
-            known = all(workload.runs is not None for workload in both)
-            reading = ", ".join(f"{workload.site} {workload.state}" for workload in both) if known else None
-            own.append(
-                Check("a singleton runs at one site only", name, reading, list(singletons_at_both(both, severity)))
+            states = [workload for workload in moving if workload.name == name]
+            known = all(workload.runs is not None for workload in states)
+            reading = ", ".join(f"{workload.site} {workload.state}" for workload in states) if known else None
+            checks.append(
+                Check("a singleton runs at one site only", name, reading, list(singletons_at_both(states, severity)))
             )
-        return [*own, *self._bare.checks(snapshot, move)]
+        return [*checks, *self._bare.checks(snapshot, move)]
 
     def holds_already(self, snapshot: S, move: Move) -> str | None:
         waits = move.spec.operation == UNFENCE and self._starts(snapshot, move.spec, move.source)
@@ -193,71 +192,71 @@ class RecipeWithWorkloads(Generic[S]):
 
     def not_replicated(self, snapshot: S, move: Move) -> Sequence[str]:
         at_target = {workload.name for workload in _at(snapshot, move.target)}
-        alone = [workload.name for workload in _at(snapshot, move.source) if workload.name not in at_target]
-        lacks = [f"workloads that {move.target} has none of: {', '.join(alone)}"] if alone else []
-        return [*self._bare.not_replicated(snapshot, move), *(lacks if move.spec.operation in MOVING else ())]
+        missing = [workload.name for workload in _at(snapshot, move.source) if workload.name not in at_target]
+        texts = [f"workloads that {move.target} does not have: {', '.join(missing)}"] if missing else []
+        return [*self._bare.not_replicated(snapshot, move), *(texts if move.spec.operation in MOVING else ())]
 
     def draft(self, step: RunbookStep, snapshot: S, move: Move) -> StepPlan:
         bare = self._bare.draft(step, snapshot, move)
-        spec, source, target, back = move.spec, move.source, move.target, partial(self._back, move, snapshot)
+        spec, source, target, undo = (move.spec, move.source, move.target, partial(self._undo_calls, move, snapshot))
         match step.verb:
             case "quiesce":
                 # Workloads stop before dispatch does, so that they can finish the messages they hold.
-                alone = self._stops(snapshot, spec, source, alone=True)
+                lone_stops = self._stops(snapshot, spec, source, alone=True)
                 if spec.operation in REINSTATING:
-                    alone = [replace(call, when=STARTED_AGAIN) for call in alone]
-                return _first(bare, [*self._stops(snapshot, spec, source), *alone], back(Goal.START, source))
+                    lone_stops = [replace(call, when=STARTED_AGAIN) for call in lone_stops]
+                return _first(bare, [*self._stops(snapshot, spec, source), *lone_stops], undo(Goal.START, source))
             case "residue":
                 return _first(bare, self._stops(snapshot, spec, target), [])
             case "reconcile":
                 return _last(bare, self._stops(snapshot, spec, source, alone=True), [])
             case "fence" if part_of(snapshot, spec).roles[target] is Role.SERVING:
-                # No undo starts these again: nobody wants them back beside a site that serves.
+                # No undo starts these again, because the other site serves.
                 return _last(bare, self._stops(snapshot, spec, source), [])
             case "activate":
-                # No quiesce came before: a workload that answers there, beside brokers that do not serve, must stop.
+                # There was no quiesce, so workloads that still run at the source must stop.
                 stops = self._stops(snapshot, spec, source) if spec.operation in (FAILOVER, ACTIVATE) else []
-                return _last(bare, [*stops, *self._starts(snapshot, spec, target)], back(Goal.STOP, target))
+                return _last(bare, [*stops, *self._starts(snapshot, spec, target)], undo(Goal.STOP, target))
             case "unfence" if part_of(snapshot, spec).roles[target] is not Role.SERVING:
-                return _last(bare, self._starts(snapshot, spec, source), back(Goal.STOP, source))
+                return _last(bare, self._starts(snapshot, spec, source), undo(Goal.STOP, source))
             case _:
                 return bare
 
-    def _moving(self, snapshot: S, spec: Spec) -> list[WorkloadSnapshot]:
+    def _moved_workloads(self, snapshot: S, spec: Spec) -> list[WorkloadSnapshot]:
         return [
             workload
             for workload in snapshot.workloads
-            if concerned(self._workloads[workload.site, workload.name], spec, snapshot.units)
+            if is_moved(self._workloads[workload.site, workload.name], spec, snapshot.units)
         ]
 
     def _at(self, snapshot: S, spec: Spec, site: str) -> list[tuple[Workload, WorkloadSnapshot]]:
         return [
             (self._workloads[site, workload.name], workload)
-            for workload in self._moving(snapshot, spec)
+            for workload in self._moved_workloads(snapshot, spec)
             if workload.site == site
         ]
 
     def _stops(self, snapshot: S, spec: Spec, site: str, *, alone: bool = False) -> list[Call]:
-        """Stop the parts that were not seen to be stopped; a workload that was not read has no known parts. Workloads
-        that run while a site serves `alone` are stopped by a call of their own."""
+        """Stop the parts that were not read as stopped; a workload that was not read has no known parts. `alone`
+        selects the workloads that run only while one site serves alone, or else the others."""
         return [
-            _by_itself(switch(site, workload, part, Goal.STOP), state)
+            _conditional(switch(site, workload, part, Goal.STOP), state)
             for workload, read in self._at(snapshot, spec, site)
             for part, state in read.parts.items()
             if state is not PartState.STOPPED and workload.alone is alone
         ]
 
     def _starts(self, snapshot: S, spec: Spec, site: str) -> list[Call]:
-        """Start parts that were not seen to run, or that a return stops first. A route's full name needs a reading."""
+        """Start parts that were not read as running, or that a return stops first. A route's name needs a reading."""
         return [
-            _by_itself(switch(site, workload, part, Goal.START), state.parts.get(part))
+            _conditional(switch(site, workload, part, Goal.START), state.parts.get(part))
             for workload, state in self._at(snapshot, spec, site)
             for part in state.parts or (() if isinstance(workload, CamelRoutes) else (workload.name,))
             if (not workload.alone or spec.operation == FAILOVER)
             and (spec.operation in REINSTATING or state.parts.get(part) is not PartState.RUNNING)
         ]
 
-    def _back(self, move: Move, snapshot: S, goal: Goal, site: str) -> list[Call]:
+    def _undo_calls(self, move: Move, snapshot: S, goal: Goal, site: str) -> list[Call]:
         """Start again the parts that ran before the run, or stop those that did not, and no more."""
         before: Any = move.baseline.get(site, {})
         ran: Mapping[str, Sequence[str]] = before.get(OF_SITE, {}).get("workloads", {})
@@ -270,15 +269,15 @@ class RecipeWithWorkloads(Generic[S]):
 
 
 def _of_singletons(snapshot: Snapshot[Any], move: Move) -> Severity:
-    """Refuse a run where a singleton runs twice, unless the run closes a site or finds its move done."""
+    """Refuse a run if a singleton runs twice, unless the run closes a site, or its move is already done."""
     part = part_of(snapshot, move.spec)
-    done = move.spec.operation in MOVING and serves_all(part, move.target)
-    already = done and part.roles[move.source] is not Role.SERVING
-    return Severity.WARNING if already or move.spec.operation in _SAFE else Severity.ERROR
+    is_moved = move.spec.operation in MOVING and serves_all(part, move.target)
+    is_done = is_moved and part.roles[move.source] is not Role.SERVING
+    return Severity.WARNING if is_done or move.spec.operation in _SAFE else Severity.ERROR
 
 
-def _by_itself(call: Call, state: PartState | None) -> Call:
-    """Make a call uncertain if its part is neither running nor stopped now."""
+def _conditional(call: Call, state: PartState | None) -> Call:
+    """Make a call conditional if its part is neither running nor stopped now."""
     return replace(call, when=f"it does not {call.goal.value} by itself") if state is PartState.BETWEEN else call
 
 

@@ -1,4 +1,4 @@
-"""Reads, starts and stops the workloads of an installation, each kind by a client of its own."""
+"""Reads, starts and stops the workloads of an installation, with a client for each kind."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,16 +27,16 @@ from dr_ctl.topologies.common.topology import Companion, S
 from dr_ctl.topologies.topology import PartState, WorkloadSnapshot
 from dr_ctl.topologies.workloads.recipe import systemctl
 
-# Wait longer than the whole time of the call: the late answer says whether it worked.
+# The wait is this much longer than the call itself, because its late answer shows whether it worked.
 ANSWER_S: Final = 10.0
-_STOPPED_EXIT: Final = 3  # `systemctl is-active` exits so, and every status command that keeps to the LSB
-_SAID: Final = {PartState.RUNNING: ("active", "reloading"), PartState.STOPPED: ("inactive", "failed")}
-"""`systemctl is-active` says one of these words with the code of the state."""
+_STOPPED_EXIT: Final = 3  # the exit code of `systemctl is-active`, and of other status commands that follow the LSB
+_WORDS_OF_STATE: Final = {PartState.RUNNING: ("active", "reloading"), PartState.STOPPED: ("inactive", "failed")}
+"""The words of `systemctl is-active` for each state."""
 _LINE_BYTES: Final = 4096
 
 
 class NotRead(BrokerError):
-    remedy = "Is it there, and may dr-ctl ask it? `dr-ctl status` asks again."
+    remedy = "Does it exist, and may dr-ctl read it? `dr-ctl status` reads it again."
 
 
 Reading = tuple[Mapping[str, PartState], str]
@@ -45,7 +45,7 @@ later reading shows that a part was started or stopped."""
 
 
 class CamelClient:
-    """Reads routes of Camel over one connection to Jolokia, and changes them over another, as a stop takes its time."""
+    """Reads routes of Camel over one connection to Jolokia, and changes them over another: a stop takes long."""
 
     def __init__(self, settings: CamelRoutes, installation: Installation, site: str) -> None:
         self._settings, self._installation, self._site = settings, installation, site
@@ -61,7 +61,7 @@ class CamelClient:
         for route, answer in zip(self._settings.routes, answers, strict=True):
             value = answer.value()
             if not isinstance(value, dict) or not value:
-                raise NotRead(f"no route {route} is there")
+                raise NotRead(f"there is no route {route}")
             for bean, attributes in value.items():
                 fields = Fields(bean, attributes)
                 in_flight = fields.count("ExchangesInflight")
@@ -79,47 +79,47 @@ class CamelClient:
         except ElementError as error:
             return Failed(str(error))
         if finished is False:
-            return Failed(f"what it holds was not finished within {self._settings.timeout:g} s, and it goes on")
+            return Failed(f"its messages were not finished within {self._settings.timeout:g} s, and it continues")
         return Done("answered")
 
     def close(self) -> None:
         for wire in self._wires.values():
             wire.close()
 
-    def _wire(self, what: str) -> Wire:
-        if what not in self._wires:
+    def _wire(self, purpose: str) -> Wire:
+        if purpose not in self._wires:
             settings = self._settings
             login = settings.username, settings.password
-            self._wires[what] = Wire(account(self._installation, self._site, settings.jolokia, *login))
-        return self._wires[what]
+            self._wires[purpose] = Wire(account(self._installation, self._site, settings.jolokia, *login))
+        return self._wires[purpose]
 
 
 class CommandClient:
-    def __init__(self, settings: SystemdUnit | Commands, place: CommandContext, site: str) -> None:
-        self._settings, self._context = settings, place
+    def __init__(self, settings: SystemdUnit | Commands, command_context: CommandContext, site: str) -> None:
+        self._settings, self._context = settings, command_context
         self._facts: dict[str, Json] = {"workload": settings.name, "site": site}
 
     def read(self, timeout_s: float) -> Reading:
         settings, said = self._settings, ""
         if isinstance(settings, SystemdUnit):
-            what, words = f"systemctl is-active {settings.unit}", [*systemctl(settings), "is-active", settings.unit]
+            subject, words = f"systemctl is-active {settings.unit}", [*systemctl(settings), "is-active", settings.unit]
         else:
-            what, words = f"the state command of {settings.name}", [*settings.state]
-        outcome = self._context.run(what, words, timeout_s, self._facts)
+            subject, words = f"the state command of {settings.name}", [*settings.state]
+        outcome = self._context.run(subject, words, timeout_s, self._facts)
         code = outcome.evidence.get("exit_code")
         state = {0: PartState.RUNNING, _STOPPED_EXIT: PartState.STOPPED}.get(code) if isinstance(code, int) else None
         if isinstance(settings, SystemdUnit):
             said = str(outcome.evidence.get("said", "")).strip()
             between = PartState.BETWEEN if said in ("activating", "deactivating") else None
-            state = state if state is not None and said in _SAID[state] else between
+            state = state if state is not None and said in _WORDS_OF_STATE[state] else between
         if state is None:
-            raise NotRead(outcome.text if code != 0 else f"{what} said {said!r}")
+            raise NotRead(outcome.text if code != 0 else f"{subject} printed {said!r}")
         return {settings.name: state}, said if said in ("failed", "activating", "deactivating") else ""
 
     def send(self, call: Call) -> Outcome:
         words: Any = call.request["run"]
-        what = f"the {call.goal.value} command of {call.thing}"
-        return self._context.run(what, words, self._settings.timeout, self._facts)
+        subject = f"the {call.goal.value} command of {call.thing}"
+        return self._context.run(subject, words, self._settings.timeout, self._facts)
 
     def close(self) -> None: ...
 
@@ -132,43 +132,43 @@ class HttpClient:
 
     def read(self, timeout_s: float) -> Reading:
         state, name = self._settings.state, self._settings.name
-        status, line = self._asked("GET", state.get, timeout_s)
+        status, line = self._request("GET", state.get, timeout_s)
         if status != HTTPStatus.OK:
             raise NotRead(f"{state.get}: HTTP {status}")
         if line == state.running:
             return {name: PartState.RUNNING}, ""
         if line == state.stopped or (state.stopped is None and line and "\n" not in line):
             return {name: PartState.STOPPED}, ""
-        raise NotRead(f"{state.get}: says neither that it runs nor that it does not: {line[:60]!r}")
+        raise NotRead(f"{state.get}: the answer shows neither of the two states: {line[:60]!r}")
 
     def send(self, call: Call) -> Outcome:
         url = str(call.request["post"])
-        status, line = self._asked("POST", url, self._settings.timeout)
+        status, line = self._request("POST", url, self._settings.timeout)
         if status < HTTPStatus.BAD_REQUEST:
             return Done("answered")
-        # A gateway that gives up says nothing of what it passed on.
+        # An error of a gateway does not show whether the service got the request.
         worked = Unknown if status >= HTTPStatus.INTERNAL_SERVER_ERROR else Failed
         return worked(f"{url}: HTTP {status} {line[:60]}".rstrip())
 
     def close(self) -> None:
         self._http.close()
 
-    def _asked(self, method: str, url: str, timeout_s: float) -> tuple[int, str]:
+    def _request(self, method: str, url: str, timeout_s: float) -> tuple[int, str]:
         answer = self._http.ask(method, url, timeout_s=timeout_s, most=_LINE_BYTES)
         return answer.status, answer.body[:_LINE_BYTES].decode("utf-8", "replace").strip()
 
 
-LOCKED_S: Final = 30.0  # the lock must last so long when a call goes out; the run renews it meanwhile
-_AT_ONCE: Final = 8
+LOCKED_S: Final = 30.0  # the lock must be valid for this time when a call is sent; the run renews it
+_MAX_PARALLEL: Final = 8
 Key = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class WorkloadTimeouts:
     read_s: float = 5.0
-    """A workload has so long to say whether it runs."""
+    """The time limit for reading a workload."""
     poll_s: float = 0.1
-    """A workload that was started or stopped is read again after so long."""
+    """The time between readings of a workload that was started or stopped."""
 
 
 class WorkloadSites(Companion):
@@ -177,15 +177,15 @@ class WorkloadSites(Companion):
     def __init__(self, installation: Installation, timeouts: Timeouts) -> None:
         self.workloads: Mapping[Key, Workload] = {
             (site, workload.name): workload
-            for site, of in installation.settings.sites.items()
-            for workload in of.workloads
+            for site, site_settings in installation.settings.sites.items()
+            for workload in site_settings.workloads
         }
         self._timeouts = timeouts
         self._clients = {key: _client(workload, installation, key[0]) for key, workload in self.workloads.items()}
         self._left_s: dict[str, float] = {}
 
     def spend_at_most(self, seconds: float, site: str) -> None:
-        """Bound all waiting for the workloads of a site that may be lost."""
+        """Limit the total time for reading the workloads of a site that may be lost."""
         self._left_s[site] = seconds
 
     def read_with(self, read: Callable[[], S]) -> S:
@@ -197,7 +197,7 @@ class WorkloadSites(Companion):
         return replace(snapshot, workloads=workloads.result())
 
     def read_at(self, *keys: Key) -> list[WorkloadSnapshot]:
-        """Read some of them, by site and name, whatever was spent before."""
+        """Read some of them, by site and name, even if their site's time is used up."""
         return self.read(keys, min_timeout_s=self._timeouts.last_reading_s)
 
     def others(self, site: str, name: str) -> list[WorkloadSnapshot]:
@@ -224,44 +224,44 @@ class WorkloadSites(Companion):
             return Unknown(str(error))
 
     def read(self, keys: Sequence[Key] | None = None, *, min_timeout_s: float = 0.0) -> list[WorkloadSnapshot]:
-        """Read all workloads or some of them, side by side. Silent ones use up their site's time, and are given
-        `min_timeout_s` once it is spent."""
+        """Read all workloads or some of them, in parallel. Silent ones use up their site's time; after that their limit
+        is `min_timeout_s`."""
         keys = list(self.workloads) if keys is None else keys
         began, read_s = boottime_s(), self._timeouts.of(WorkloadTimeouts).read_s
         times = [max(min(read_s, self._left_s.get(site, read_s)), min_timeout_s) for site, _ in keys]
         readings = [partial(self._read, key, timeout_s) for key, timeout_s in zip(keys, times, strict=True)]
-        answers = in_parallel(readings, "workload", most=_AT_ONCE)
+        answers = in_parallel(readings, "workload", most=_MAX_PARALLEL)
         for site in {workload.site for workload in answers if workload.silent is not None} & self._left_s.keys():
             self._left_s[site] = max(self._left_s[site] - (boottime_s() - began), 0.0)
         return answers
 
     def _read(self, key: Key, timeout_s: float) -> WorkloadSnapshot:
         workload, singleton = self.workloads[key], self.is_singleton(key[1])
-        shown = partial(WorkloadSnapshot, key[0], workload.name, workload.kind, singleton, alone=workload.alone)
-        silent, refuses = "it is not asked again: its site's time is spent", False
+        make_snapshot = partial(WorkloadSnapshot, key[0], workload.name, workload.kind, singleton, alone=workload.alone)
+        silent, refuses = "it is not read again: its site's time is used up", False
         try:
             if timeout_s > 0:
-                return shown(*self._clients[key].read(timeout_s))
+                return make_snapshot(*self._clients[key].read(timeout_s))
         except BrokerError as error:
             silent, refuses = str(error), isinstance(error, Unreachable) and error.refused
-        return shown(silent=silent, refuses=refuses)
+        return make_snapshot(silent=silent, refuses=refuses)
 
 
 def _why_locked(call: Call, lease: Lease | None) -> str | None:
-    """Say why the lock lets no call go out now, read at a broker that holds it, at the call's own site if possible."""
+    """Return the reason why the lock permits no call now, read at a broker with the lock, of this site if possible."""
     if lease is None:
         return None
-    held = sorted((slot.key for slot in lease.locks if slot.held is not None), key=lambda key: key[0] != call.site)
-    return lease.why_not(*(held or [slot.key for slot in lease.locks])[0], LOCKED_S)
+    locks = sorted((slot.key for slot in lease.locks if slot.held is not None), key=lambda key: key[0] != call.site)
+    return lease.why_not(*(locks or [slot.key for slot in lease.locks])[0], LOCKED_S)
 
 
 def _client(workload: Workload, installation: Installation, site: str) -> CamelClient | CommandClient | HttpClient:
-    place = CommandContext(installation.file.parent, variables(installation.settings))
+    command_context = CommandContext(installation.file.parent, variables(installation.settings))
     match workload:
         case CamelRoutes():
             return CamelClient(workload, installation, site)
         case SystemdUnit() | Commands():
-            return CommandClient(workload, place, site)
+            return CommandClient(workload, command_context, site)
         case HttpService():
             return HttpClient(workload, replace(installation.tls(site), cert=None, key=None))
         case _:

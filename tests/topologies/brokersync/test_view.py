@@ -52,7 +52,7 @@ def broker(site: str, *, serves: bool, depth: int = 0, to_ship: int = 0, **more:
     options = {
         "pair": "b",
         "config": Config(("stomp",), ("openwire",), None, stomp_port=1, agent="sync"),
-        "own": SyncConfig(f"{{queue}}.to-{peer}", f"{{queue}}.to-{site}"),
+        "sync": SyncConfig(f"{{queue}}.to-{peer}", f"{{queue}}.to-{site}"),
         "version": "5.18.3",
         "start": f"ID:{site}-1",
         "now_ms": 0,

@@ -285,7 +285,7 @@ def test_without_a_store_of_ids_it_moves_there_and_back_under_load_by_counters(t
     assert verdict.drained
     assert (verdict.lost, verdict.duplicates) == ((), ())
     assert refused.code == 10, refused.told
-    assert "a message came to one site alone since both were compared" in refused.told
+    assert "a message was added at one site only since both were compared" in refused.told
     assert moved.code == 0, moved.told
 
 

@@ -36,17 +36,17 @@ from dr_ctl.topologies.continuity.copies import (
     BATCH,
     CALLS,
     IDS_UP_TO,
-    Compared,
-    chosen,
+    Comparison,
+    add_uncopied,
     compare,
-    followed,
-    ids,
-    in_calls,
-    present,
-    removals,
+    id_batches,
+    list_ids,
+    read_ids,
+    removal_calls,
     second_copies,
+    selector,
 )
-from dr_ctl.topologies.continuity.reading import read, serving
+from dr_ctl.topologies.continuity.reading import read, read_serving
 from dr_ctl.topologies.continuity.tools import ContinuityGate, PluginTimeouts
 from dr_ctl.topologies.continuity.view import ContinuitySnapshot, Flow, SiteView
 from tests.topologies import made
@@ -184,9 +184,9 @@ def test_what_comes_twice_at_most_is_said_before_a_return(
     assert "DR-CONT-005" in by_name, "nothing of a queue that only one of them has could be compared"
 
 
-def told(here: str, there: str, staged: str, behind: str = "") -> Compared:
+def told(here: str, there: str, staged: str, behind: str = "") -> Comparison:
     sets = (frozenset(case) for case in (here, behind, there, staged))
-    return Compared("orders", *sets, counted=2)
+    return Comparison("orders", *sets, counted=2)
 
 
 @pytest.mark.parametrize(
@@ -244,7 +244,7 @@ def test_what_a_client_holds_does_not_lack_its_copy_and_what_waits_does() -> Non
         broker(site, flow("orders"), depths={"orders": 2}, active=site == "london") for site in ("london", "paris")
     )
     local: Any = Listings(orders=(["waits"], [], ["held"]))
-    source, _ = followed(local, cast("Any", Listings()), replace(london, to_compare=True), paris)
+    source, _ = add_uncopied(local, cast("Any", Listings()), replace(london, to_compare=True), paris)
 
     assert (source.uncopied, source.held) == ({"orders": {"waits", "held"}}, {"orders": {"held"}})
     [finding] = unreplicated(source, paris, Move(Spec("swapover", "paris"), "london", {}))
@@ -265,13 +265,13 @@ def test_a_message_that_goes_on_between_two_questions_is_seen(waits: int, is_hel
             self._queues = {"orders": (places[0], places[1], places[2])}
             return super()._told(ask)
 
-    assert present(cast("Any", Moving()), [queue("orders", 1)]) == [frozenset("a")]
+    assert read_ids(cast("Any", Moving()), [queue("orders", 1)]) == [frozenset("a")]
 
 
 @pytest.mark.parametrize(("plain", "depth"), [(["a"], 2), (["a", "b"], 1), (["a", "null"], 2), (["a", "a"], 2)])
 def test_a_queue_that_could_not_be_read_as_a_whole_is_not_known(plain: list[str], depth: int) -> None:
     console: Any = Listings(orders=(plain, []))
-    assert ids(console, [queue("orders", depth)]) == [None]
+    assert list_ids(console, [queue("orders", depth)]) == [None]
 
 
 def test_an_answer_that_is_no_list_of_ids_is_an_error() -> None:
@@ -282,7 +282,7 @@ def test_an_answer_that_is_no_list_of_ids_is_an_error() -> None:
     console: Any = Variation()
 
     with pytest.raises(BadValue):
-        ids(console, [queue("orders", 2)])
+        list_ids(console, [queue("orders", 2)])
 
 
 def sites(plain: str, there: str, staged: str, *, depth: int, acked: int) -> tuple[Any, Any, Any, Any]:
@@ -314,7 +314,7 @@ def test_nothing_is_removed_of_what_is_not_known() -> None:
 def test_what_was_consumed_is_removed_where_it_lies(there: str, acked: int, unproven: str, gone: Any) -> None:
     local, other, london, paris = sites("a", there, "ab", depth=1, acked=acked)
     compared, _ = compare(local, other, london, paris)
-    calls = list(removals(london, paris, compared))
+    calls = list(removal_calls(london, paris, compared))
     assert [item.unproven for item in compared] == [frozenset(unproven)]
     rows = [(change(call.request).bean.split('queue="')[1], change(call.request).arguments) for call in calls]
     assert rows == [(bean, (f"_AMQ_DUPL_ID IN {ids}",)) for bean, ids in gone]
@@ -324,7 +324,7 @@ def test_nothing_is_removed_by_a_listing_of_a_queue_that_moves() -> None:
     local, remote, london, paris = sites("a", "", "b", depth=1, acked=2)
     compared, _ = compare(local, remote, london, paris)
     with pytest.raises(IncompleteListing):
-        list(removals(broker("london"), paris, compared))
+        list(removal_calls(broker("london"), paris, compared))
 
 
 def test_an_echo_is_staged_and_in_the_queue_of_the_same_site() -> None:
@@ -348,15 +348,15 @@ def test_nobody_is_asked_for_second_copies_where_none_can_be_removed(staged: int
 def test_many_are_removed_in_batches_and_quotes_stay_inside() -> None:
     paris = broker("paris", flow("orders", staged=BATCH + 1))
     names = frozenset(f"it's-{n}" for n in range(BATCH + 1))
-    many = Compared("orders", frozenset(), frozenset(), frozenset(), names, counted=len(names))
-    assert len(list(removals(broker("london"), paris, [many]))) == 2
-    assert chosen(["it's"]) == "_AMQ_DUPL_ID IN ('it''s')"
+    many = Comparison("orders", frozenset(), frozenset(), frozenset(), names, counted=len(names))
+    assert len(list(removal_calls(broker("london"), paris, [many]))) == 2
+    assert selector(["it's"]) == "_AMQ_DUPL_ID IN ('it''s')"
 
 
 @pytest.mark.parametrize("number", [1, BATCH * CALLS, BATCH * CALLS + 1, 500_000])
 def test_however_many_are_removed_the_calls_are_few_and_each_is_removed_once(number: int) -> None:
     names = {f"{n}" for n in range(number)}
-    made = list(in_calls(names))
+    made = list(id_batches(names))
     assert len(made) <= CALLS
     assert sorted(name for some in made for name in some) == sorted(names)
 
@@ -492,7 +492,7 @@ def test_a_broker_whose_plugin_has_not_started_is_a_view_and_not_an_error() -> N
     console: Any = Console(plugin=False)
     view = seen_by(console)
     assert (view.service, view.flows, view.commands, view.link.attached) == (None, (), None, None)
-    assert serving(console, "london", timeout_s=1.0) == (False, ("clients",))
+    assert read_serving(console, "london", timeout_s=1.0) == (False, ("clients",))
 
 
 @pytest.mark.parametrize(("consumers", "depth", "delivering"), [(0, 2, 1), (1, 3, 2)])
@@ -557,7 +557,7 @@ def test_one_of_several_brokers_that_was_not_read_makes_the_figures_of_its_site_
 @pytest.mark.parametrize(
     ("act", "text", "refused"),
     [
-        (procedure.catch_up, "was not read: the continuity plugin has not started", True),
+        (procedure.catch_up, "were not read: the continuity plugin has not started", True),
         (proving.settle, "which acknowledgements from london are not applied at paris was not read", False),
         (reinstate.RESIDUE.act, "what paris still holds was not read: the continuity plugin has not started", True),
     ],
@@ -643,7 +643,7 @@ def test_a_plugin_that_has_not_started_is_shown_with_no_figure_at_all() -> None:
     content = document(link)
     figures = ("outflow", "pending_acks", "rate", "drain_s", "loss_risk", "duplicate_risk", "recovery_point_s")
     assert [content[name] for name in (*figures, "recovery_time_s")] == [None] * 8
-    assert link.lines == ("the continuity plugin has not started: what its bridges hold was not read",)
+    assert link.lines == ("the continuity plugin has not started: its outflow was not read",)
     assert (silent.link.residue, silent.link.stake(None).lost) == (None, None)
 
 

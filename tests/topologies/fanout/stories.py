@@ -11,7 +11,7 @@ import pytest
 
 from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.fanout import reading
-from dr_ctl.topologies.fanout.reading import Listed, Session, listed_to_the_end
+from dr_ctl.topologies.fanout.reading import ListedQueue, Session, list_completely
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.classic.fanout.broker import CONFIRMATIONS, ID_HEADER, FanoutBroker
 from dr_ctl_lab.twin.messages import Consumer, Message
@@ -155,19 +155,19 @@ class Story:
         producers send another."""
         numbers = itertools.count()
 
-        def listed(session: Session, queue: Queue | None) -> Listed:
-            shown = listed_to_the_end(session, queue)
+        def listed(session: Session, queue: Queue | None) -> ListedQueue:
+            shown = list_completely(session, queue)
             serving = next((site for site in SITES if at(self.twin, site).serves), None)
             if serving not in (None, session.site) and not at(self.twin, serving).queues[Q].paused:
                 consume(self.twin, serving, *self.lying(serving)[:1])
                 send(self.twin, f"new-{next(numbers)}")
             return shown
 
-        self.patch.setattr(reading, "listed_to_the_end", listed)
+        self.patch.setattr(reading, "list_completely", listed)
 
     def slow(self, rest: str) -> None:
         """A message comes to the first site before each of these readings, and to the other so many readings later."""
-        looked, looks, (one, other, lag, *come) = reading.Comparing._compared, itertools.count(), rest.split()
+        looked, looks, (one, other, lag, *come) = reading.Comparer._compare_queue, itertools.count(), rest.split()
         self.come = come
 
         def slowly(*words: Any) -> Any:
@@ -176,7 +176,7 @@ class Story:
                 send(self.twin, *{str(look - int(lag))}.intersection(come), to=(other,))
             return looked(*words)
 
-        self.patch.setattr(reading.Comparing, "_compared", slowly)
+        self.patch.setattr(reading.Comparer, "_compare_queue", slowly)
 
     def arrive(self, rest: str) -> None:
         """What was on its way to the second site is there, and nothing more comes."""

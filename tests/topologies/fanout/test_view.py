@@ -14,9 +14,9 @@ from dr_ctl.rpo.history.row import Row
 from dr_ctl.settings.loader import load
 from dr_ctl.topologies.common.calls import debt_name
 from dr_ctl.topologies.common.view import Config, Connection, Consumer, Queue
-from dr_ctl.topologies.fanout.checks import ONE_SITE_ALONE, counted, undecided
+from dr_ctl.topologies.fanout.checks import ONE_SITE_ONLY, counted, undecided
 from dr_ctl.topologies.fanout.counting import CHECKPOINTS, Checkpoint, Checkpoints, Counters, Mark, QueueAtSite
-from dr_ctl.topologies.fanout.reading import Listed, covered
+from dr_ctl.topologies.fanout.reading import ListedQueue, prove_consumed
 from dr_ctl.topologies.fanout.view import BrokerView, FanoutConfig
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.recording import recording
@@ -43,7 +43,7 @@ def view(site: str, *queues: Queue, is_open: bool = True, **more: Any) -> Broker
         made.listener(name, f"bean of {name}", port, "STOMP", started=is_open or name != "stomp", opens_at_boot=True)
         for name, port in PORTS.items()
     )
-    options = {"config": CONFIG, "own": OWN, "version": "5.18.3", "start": f"start of {site}", "now_ms": 0}
+    options = {"config": CONFIG, "fanout": OWN, "version": "5.18.3", "start": f"start of {site}", "now_ms": 0}
     return made.view(BrokerView, site, **{**options, "acceptors": listeners, "queues": queues, **more})
 
 
@@ -69,13 +69,13 @@ def test_beside_its_peer_what_that_lacks_may_be_lost_and_what_it_has_more_may_co
 
 
 def test_where_a_store_tells_what_was_done_nothing_of_it_comes_twice_beside_its_peer_or_alone() -> None:
-    stored = replace(OWN, stored=True)
-    london, paris = view("london", queue("q", 5), own=stored), view("paris", queue("q", 9), own=stored, is_open=False)
+    own = replace(OWN, stored=True)
+    london, paris = view("london", queue("q", 5), fanout=own), view("paris", queue("q", 9), fanout=own, is_open=False)
     for peer in (paris, None):
         result = rows(london, peer)
         assert (result["acks"].name, result["acks"].depth, result["acks"].start) == ("*", 0, result["mirror"].start)
     assert (london.link.stake(paris).duplicates, london.link.redelivers) == (0, False)
-    unread = replace(london, own=replace(stored, unread="it cannot be read"))
+    unread = replace(london, fanout=replace(own, unread="it cannot be read"))
     assert (rows(unread, paris)["acks"].depth, unread.link.redelivers) == (4, True)
 
 
@@ -137,13 +137,13 @@ def test_consumers_among_the_producers_and_clients_elsewhere_would_work_behind_a
 START = Checkpoint(Mark("london 1"), Mark("paris 1"))
 
 
-def listed(ids: Iterable[str], *, removed: int = 0, came: int = 0, expired: int = 0) -> Listed:
+def listed(ids: Iterable[str], *, removed: int = 0, came: int = 0, expired: int = 0) -> ListedQueue:
     """A listing, with so many messages that came while it was made: the counters before it do not have them."""
     shown = {item: {"id": item} for item in ids}
     depth = len(shown) - came
     before = Counters(depth, depth + removed, removed, expired, removed)
     after = replace(before, depth=len(shown), added=before.added + came)
-    return Listed("q", shown, len(shown), before, after)
+    return ListedQueue("q", shown, len(shown), before, after)
 
 
 # One message lay at london alone, and was copied to paris since.
@@ -162,8 +162,8 @@ COPIED = Checkpoint(Mark("london 1", entered=4, unmatched=frozenset("x")), Mark(
     ],
     ids=["both get some meanwhile", "one came alone", "one alone at each", "one expired", "a copy made since"],
 )
-def test_what_counters_prove_to_be_consumed(here: Listed, there: Listed, since: Checkpoint, ids: str) -> None:
-    assert {*covered(here, there, since).ids} == {*ids}
+def test_what_counters_prove_to_be_consumed(here: ListedQueue, there: ListedQueue, since: Checkpoint, ids: str) -> None:
+    assert {*prove_consumed(here, there, since).ids} == {*ids}
 
 
 def test_what_was_removed_what_expired_and_what_no_client_had_is_not_among_what_clients_consumed() -> None:
@@ -172,19 +172,19 @@ def test_what_was_removed_what_expired_and_what_no_client_had_is_not_among_what_
 
 
 @pytest.mark.parametrize(
-    ("changed", "goes_on"),
+    ("changed", "is_continued_by"),
     [({}, True), ({"start": "london 2"}, False), ({"counters": Counters(1, 2, 1, 0, 1)}, False)],
     ids=["as it was", "a restart", "a queue made again, or statistics reset"],
 )
 def test_a_comparison_counts_while_both_brokers_and_both_queues_are_the_same(
-    changed: dict[str, object], *, goes_on: bool
+    changed: dict[str, object], *, is_continued_by: bool
 ) -> None:
     marks = {"london": Mark("london 1", 10, 7, finished=7), "paris": Mark("paris 1", 10, unmatched=frozenset("y"))}
     kept = Checkpoints.read({CHECKPOINTS: Checkpoints({"q": marks}).text})
     london = replace(QueueAtSite("london", "london 1", Counters(4, 12, 8, 0, 8)), **changed)  # type: ignore[arg-type]
     paris = QueueAtSite("paris", "paris 1", Counters(12, 13, 0, 0, 0))
     assert kept.queues == {"q": marks}
-    assert (kept.since("q", london, paris) == Checkpoint(marks["london"], marks["paris"])) is goes_on
+    assert (kept.since("q", london, paris) == Checkpoint(marks["london"], marks["paris"])) is is_continued_by
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"q": {"london": {}}}', '{"q": 1}'])
@@ -208,7 +208,7 @@ def judged(*readings: tuple[int, int]) -> dict[str, str]:
     [
         ([(60, 60), (60, 60)], {}),
         ([(61, 58), (70, 71), (75, 72), (80, 79), (85, 85)], {}),
-        ([(61, 64), (70, 72), (75, 76), (80, 83), (85, 87)], {"q": ONE_SITE_ALONE}),
+        ([(61, 64), (70, 72), (75, 76), (80, 83), (85, 87)], {"q": ONE_SITE_ONLY}),
     ],
     ids=["at rest", "busy", "busy, and two came to paris alone"],
 )

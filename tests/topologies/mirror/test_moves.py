@@ -329,7 +329,7 @@ def waited(world: Any, within_s: float) -> Failed | None:
 @pytest.mark.parametrize(
     ("now", "says"),
     [
-        (lambda _: flow(9, 9), "9 event(s) under way; the peer has taken nothing from london for 2 s: its link hangs"),
+        (lambda _: flow(9, 9), "9 event(s) under way; the peer accepts nothing from london for 2 s: its link hangs"),
         (lambda at_s: flow(10, 10 + int(10 * at_s)), "10 event(s) under way; they move too slowly"),
         (lambda at_s: flow(20 - int(5 * at_s), 20), "10 event(s) under way; they move too slowly"),
         (lambda _: flow(0, 10), None),
@@ -826,7 +826,7 @@ ONE_WRONG = [
     (london(acceptors=beside("mqtt", site="london", started=False), config=config("clients", "mqtt")),
      "DR-DOOR-002 warning", "serves; acceptor mqtt is closed", ""),
     (paris(acceptors=PARIS.acceptors[:1], config=config(mirror=None)),
-     "DR-DOOR-003 error", "none but the clients' speaks AMQP", "mirror:"),
+     "DR-DOOR-003 error", "only the clients' acceptors have AMQP", "mirror:"),
     (paris(acceptors=(CLIENTS_LISTENER, *beside("north", "south", protocols="AMQP", started=False)[2:]),
            config=config(mirror=None)), "DR-DOOR-003 error", "north, south could all be it", "mirror:"),
     (london(acceptors=beside("admin", site="london"), connections=(views.connection(ADMIN),)),

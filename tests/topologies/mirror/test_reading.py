@@ -19,7 +19,7 @@ from dr_ctl.topologies.artemis.broker import Coordinator
 from dr_ctl.topologies.artemis.reading import dispatch, find_broker
 from dr_ctl.topologies.common.session import FOR_GATE, FOR_HISTORY, FOR_OPENING, FOR_PAUSES, ReadScope
 from dr_ctl.topologies.common.view import Config, Connection, Consumer, Residue
-from dr_ctl.topologies.mirror.reading import RESIDUE_UP_TO, Browsed, browsed, read, refresh, reread, residue
+from dr_ctl.topologies.mirror.reading import RESIDUE_UP_TO, BrowsedQueue, browse, read, read_residue, refresh, reread
 from dr_ctl.topologies.mirror.view import BrokerView
 from tests.topologies.mirror.pair import NO_BEAN, PAIR, Management, broker_of, connection, consumer, failed
 from tests.topologies.mirror.views import broker, outflow, with_queue
@@ -126,7 +126,7 @@ def test_a_version_that_does_not_tell_what_is_to_ship_and_to_apply_is_named_with
     london.server["Version"] = "2.31.2"
 
     with pytest.raises(
-        TooOld, match=r"Artemis 2\.31\.2 does not tell .*: nothing could be proven. 2\.40 is the first that does"
+        TooOld, match=r"Artemis 2\.31\.2 does not report .*: no proof is possible. 2\.40 is the first version that does"
     ) as raises:
         snapshot(london)
 
@@ -367,7 +367,7 @@ def test_a_browsed_message_that_cannot_be_told_apart_is_an_error(london: Managem
     view = snapshot(london)
     london.instead["browse"] = ok([row])
     with pytest.raises(BadValue):
-        browsed(london.reader(), view, [view.business["orders.in"]], limit=1000)
+        browse(london.reader(), view, [view.business["orders.in"]], limit=1000)
 
 
 LONDON = broker("london", outflow("london"))
@@ -410,7 +410,7 @@ def test_an_outflow_is_told_message_by_message() -> None:
     )
     london, view = holding(*rows, acks=5)
 
-    result = residue(london.reader(), view)
+    result = read_residue(london.reader(), view)
 
     assert (result.messages, result.acks) == (1, 4)
     assert result.acked == {
@@ -433,7 +433,7 @@ STARTED = event("orders.in", '{"name": "orders.in"}')
 )
 def test_what_was_acknowledged_behind_the_announcement_of_a_start_is_of_that_start(rows: list[Any]) -> None:
     london, view = holding(*rows, acks=len(rows))
-    result = residue(london.reader(), view)
+    result = read_residue(london.reader(), view)
     assert result.since == {"orders.in": frozenset({(view.node, 7)})}
     done = {"orders.in": frozenset({(view.node, 5), (view.node, 7)}), "orders.out": frozenset({(view.node, 6)})}
     assert result.consumed == done
@@ -442,20 +442,20 @@ def test_what_was_acknowledged_behind_the_announcement_of_a_start_is_of_that_sta
 @pytest.mark.parametrize("counted", [2, RESIDUE_UP_TO + 1], ids=["moved meanwhile", "too deep"])
 def test_what_was_not_read_as_a_whole_is_not_known_by_id(counted: int) -> None:
     london, view = holding(event("orders.in", "5"), acks=1, counted=counted)
-    assert residue(london.reader(), view) == Residue(counted - 1, 1)
+    assert read_residue(london.reader(), view) == Residue(counted - 1, 1)
 
 
 def test_a_message_without_an_identity_is_an_error() -> None:
     london, view = holding({"StringProperties": {}, "LongProperties": None}, acks=0)
     with pytest.raises(BadValue, match="an event of the outflow is not as expected"):
-        residue(london.reader(), view)
+        read_residue(london.reader(), view)
 
 
 def test_messages_are_the_same_at_both_sites_and_have_their_own_numbers() -> None:
     london, view = holding(message(7), message(8, "node-paris", 3), acks=0)
     queue = view.business["orders.in"]
-    [listing] = browsed(london.reader(), view, [queue], limit=10)
-    assert listing == Browsed({(view.node, 7): 7, ("node-paris", 3): 8})
+    [listing] = browse(london.reader(), view, [queue], limit=10)
+    assert listing == BrowsedQueue({(view.node, 7): 7, ("node-paris", 3): 8})
     assert listing.ids == frozenset({(view.node, 7), ("node-paris", 3)})
 
 
@@ -466,12 +466,12 @@ RECORDED: list[dict[str, Any]] = json.loads(Path(__file__).with_name("browsed.js
 
 @pytest.mark.parametrize("one", RECORDED, ids=[f"{item['client']}: {item['message']}" for item in RECORDED])
 def test_a_copy_of_any_protocol_is_known_by_its_origin(one: dict[str, Any]) -> None:
-    born = Browsed({origin_of(one["copy"]): int(one["born"]["messageID"])})
+    born = BrowsedQueue({origin_of(one["copy"]): int(one["born"]["messageID"])})
     at = next(iter(born.numbers))[0]
     assert copied(one["born"], at) == born
     other = "node-paris" if at == "node-london" else "node-london"
     for copy in filter(None, (one["copy"], one["after a restart"])):
-        assert copied(copy, other) == Browsed({origin: int(copy["messageID"]) for origin in born.numbers})
+        assert copied(copy, other) == BrowsedQueue({origin: int(copy["messageID"]) for origin in born.numbers})
 
 
 def origin_of(copy: dict[str, Any]) -> tuple[str, int]:
@@ -480,9 +480,9 @@ def origin_of(copy: dict[str, Any]) -> tuple[str, int]:
     return copy["StringProperties"][f"{prefix}x-opt-amq-bkr-id"], copy["LongProperties"][f"{prefix}x-opt-amq-mr-id"]
 
 
-def copied(row: dict[str, Any], node: str) -> Browsed:
+def copied(row: dict[str, Any], node: str) -> BrowsedQueue:
     london, view = holding(row, acks=0)
-    [listing] = browsed(london.reader(), replace(view, node=node), [view.business["orders.in"]], limit=10)
+    [listing] = browse(london.reader(), replace(view, node=node), [view.business["orders.in"]], limit=10)
     return listing
 
 
@@ -497,15 +497,15 @@ def copied(row: dict[str, Any], node: str) -> Browsed:
     ids=["another protocol", "no protocol", "no number", "no node"],
 )
 def test_a_message_that_does_not_show_its_origin_is_counted_and_not_named(row: dict[str, Any]) -> None:
-    assert copied(row, "node-london") == Browsed({}, unnamed=1)
+    assert copied(row, "node-london") == BrowsedQueue({}, unnamed=1)
     # Of an outflow with such a message nothing is known by id: it may be one that is acknowledged there too.
     london, view = holding(row, event("orders.in", "5"), acks=1)
-    assert residue(london.reader(), view) == Residue(1, 1)
+    assert read_residue(london.reader(), view) == Residue(1, 1)
 
 
 def test_an_outflow_is_given_the_time_to_be_counted_and_an_empty_one_has_no_residue() -> None:
     london, view = holding(acks=0)
-    assert residue(london.reader(), view) == Residue(0, 0, acked={}, consumed={})
+    assert read_residue(london.reader(), view) == Residue(0, 0, acked={}, consumed={})
     reader: Any = Mock(wraps=london.reader())
-    residue(reader, with_queue(view, outflow("london", depth=1_000_000)))
+    read_residue(reader, with_queue(view, outflow("london", depth=1_000_000)))
     assert reader.read.call_args_list[0].kwargs["timeout_s"] > 40

@@ -30,7 +30,7 @@ from dr_ctl.topologies.classic.beans import STOPS
 from dr_ctl.topologies.common.snapshot import Silent
 from dr_ctl.topologies.common.view import Acceptor, Config, Queue
 from dr_ctl.topologies.sharedstore import procedure
-from dr_ctl.topologies.sharedstore.reading import between
+from dr_ctl.topologies.sharedstore.reading import is_changing_hands
 from dr_ctl.topologies.sharedstore.store import (
     KINDS,
     Database,
@@ -43,7 +43,7 @@ from dr_ctl.topologies.sharedstore.store import (
     RowLock,
     SharedStore,
 )
-from dr_ctl.topologies.sharedstore.view import BrokerView, StoreConfig, StoreSnapshot, both_views
+from dr_ctl.topologies.sharedstore.view import BrokerView, StoreConfig, StoreSnapshot, make_snapshot
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.kinds import SHARED_STORE
 from tests.clocks import FixedClock
@@ -91,7 +91,7 @@ def waiting(site: str = "paris", **more: Any) -> BrokerView:
 def _view(site: str, **more: Any) -> BrokerView:
     options = {
         "config": CONFIG,
-        "own": config(site),
+        "store": config(site),
         "version": "",
         "node": site,
         "start": "",
@@ -101,7 +101,7 @@ def _view(site: str, **more: Any) -> BrokerView:
 
 
 def snapshot(*views: BrokerView | Silent) -> StoreSnapshot:
-    return both_views({view.site: {view.pair: view} for view in views})
+    return make_snapshot({view.site: {view.pair: view} for view in views})
 
 
 def with_commands(site: str) -> StoreConfig:
@@ -175,8 +175,8 @@ def test_with_the_line_that_is_offered_the_holder_serves() -> None:
         site: config(site, holder=name, holders=holders) for site, name in (("london", "site-a"), ("paris", "paris"))
     }
     lock = replace(FRESH, holder="site-a")
-    waits = waiting(runs=True, lock=lock, own=named["paris"])
-    assert found(broker(lock=lock, own=named["london"]), waits) == {}
+    waits = waiting(runs=True, lock=lock, store=named["paris"])
+    assert found(broker(lock=lock, store=named["london"]), waits) == {}
     assert waits.role is Role.STANDBY
 
 
@@ -199,8 +199,8 @@ def test_a_process_is_to_be_ended_only_where_the_other_site_is_seen_to_serve() -
     assert "end the process" not in alone.remedy
     assert "`lease_holder:`" in alone.remedy
     assert "end the process of its broker" in beside.remedy
-    others = broker("paris"), waiting(runs=True, lock=london.lock)
-    shown = ["DR-STORE-002" in {finding.id for finding in snapshot(london, other).findings()} for other in others]
+    other_holder = broker("paris"), waiting(runs=True, lock=london.lock)
+    shown = ["DR-STORE-002" in {finding.id for finding in snapshot(london, other).findings()} for other in other_holder]
     assert shown == [True, False]  # by `status` and `check`
 
 
@@ -224,7 +224,7 @@ def test_the_refusal_says_which_keys_to_write(tmp_path: Path) -> None:
         (broker(lock=replace(FREE, written=False)), waiting(runs=True), "DR-STORE-013"),
         (broker(lock=replace(FRESH, held=False, left_s=-1.0)), waiting(runs=True), "DR-STORE-005"),
         (broker(lock=replace(FRESH, renewed_s=10.0, lasts_s=5.0)), waiting(runs=True), "DR-STORE-005"),
-        (broker(own=config("london", keep_alive_s=10.0)), waiting(runs=True), "DR-STORE-005"),
+        (broker(store=config("london", keep_alive_s=10.0)), waiting(runs=True), "DR-STORE-005"),
         (broker(denied=frozenset({STOPS})), waiting(runs=True), "DR-POLICY-001"),
     ],
 )
@@ -237,7 +237,7 @@ def test_the_brokers_own_lease_is_judged_and_not_what_the_settings_say() -> None
     assert found(broker(), waiting()) == {"DR-STORE-007": Severity.ERROR}
     assert found(broker(), waiting(runs=True)) == {}
     said = config("london", keep_alive_s=10.0)
-    assert found(broker(own=said, lock=replace(FRESH, renewed_s=2.0, lasts_s=8.0)), waiting(runs=True)) == {}
+    assert found(broker(store=said, lock=replace(FRESH, renewed_s=2.0, lasts_s=8.0)), waiting(runs=True)) == {}
 
 
 def test_of_a_run_that_goes_on_who_gave_up_the_store_may_have_ended() -> None:
@@ -259,11 +259,11 @@ def test_of_a_run_that_goes_on_who_gave_up_the_store_may_have_ended() -> None:
     ],
 )
 def test_who_waits_for_a_store_that_nobody_holds_may_take_it(view: BrokerView, may: bool) -> None:
-    assert view.is_between is may
+    assert view.may_take_store is may
 
 
 @pytest.mark.parametrize(
-    ("here", "there", "is_between"),
+    ("here", "there", "may_take_store"),
     [
         (waiting("london", lock=FILE, runs=False), waiting(lock=FILE, runs=True), True),
         (waiting("london", lock=FREE, runs=False), waiting(lock=FREE, runs=True), True),
@@ -275,13 +275,13 @@ def test_who_waits_for_a_store_that_nobody_holds_may_take_it(view: BrokerView, m
     ids=["starts", "may take", "its lease lasts", "serves", "not read", "frozen"],
 )
 def test_a_moment_in_which_a_broker_takes_the_store_is_waited_out(
-    here: BrokerView | Silent, there: BrokerView, is_between: bool
+    here: BrokerView | Silent, there: BrokerView, may_take_store: bool
 ) -> None:
-    assert between(snapshot(here, there)) is is_between
+    assert is_changing_hands(snapshot(here, there)) is may_take_store
 
 
 def test_a_stop_that_is_denied_to_the_console_is_not_needed_where_the_process_has_a_command() -> None:
-    assert found(broker(denied=frozenset({STOPS}), own=with_commands("london")), waiting(runs=True)) == {}
+    assert found(broker(denied=frozenset({STOPS}), store=with_commands("london")), waiting(runs=True)) == {}
 
 
 @pytest.mark.parametrize("left_s", [25.0, -4.0])
@@ -302,12 +302,12 @@ def test_with_one_store_nothing_is_lost_with_a_site_whatever_it_does() -> None:
 
 
 def test_with_a_replica_it_is_what_that_has_not_got() -> None:
-    local = broker(own=config("london", replicated=True), lag=Lag(4096, 3))
+    local = broker(store=config("london", replicated=True), lag=Lag(4096, 3))
     unread = replace(local, lag=None)
     assert not snapshot(local, waiting()).one_store
     assert (local.link.to_ship, unread.link.to_ship) == (3, None)
     assert [*local.link.unsettled()] == ["4096 byte(s) to replicate, 3 message(s) among them"]
-    assert [*unread.link.unsettled()] == ["how far the replica is was not read"]
+    assert [*unread.link.unsettled()] == ["the replica's lag was not read"]
 
 
 def drafted(verb: str, store_snapshot: StoreSnapshot, operation: str = "swapover") -> StepPlan:
@@ -316,7 +316,7 @@ def drafted(verb: str, store_snapshot: StoreSnapshot, operation: str = "swapover
 
 
 def test_its_process_is_stopped_by_its_own_command_where_there_is_one_and_started_again() -> None:
-    both = snapshot(broker(own=with_commands("london")), waiting(runs=True))
+    both = snapshot(broker(store=with_commands("london")), waiting(runs=True))
     stop, *_, start = drafted("activate", both).calls
     assert (stop.goal, stop.request) == (Goal.HAND_OVER, {"process": "stop"})
     assert (start.site, start.goal, start.phase, start.when) == ("london", Goal.START, "beside", "it has ended")

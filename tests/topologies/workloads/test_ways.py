@@ -19,7 +19,7 @@ from dr_ctl.jolokia import values
 from dr_ctl.settings.loader import load
 from dr_ctl.settings.parts import SystemdUnit
 from dr_ctl.topologies.topology import PartState, WorkloadSnapshot
-from dr_ctl.topologies.workloads.recipe import RecipeWithWorkloads, concerned, switch
+from dr_ctl.topologies.workloads.recipe import RecipeWithWorkloads, is_moved, switch
 from dr_ctl.topologies.workloads.sites import WorkloadSites, WorkloadTimeouts
 from tests.cli.conftest import Shell
 from tests.jolokia.console import Console, Handler, closed_port, console, send, silence, value
@@ -146,7 +146,7 @@ class TestCamel:
         of = sites(tmp_path, told)
         outcome = sent(of, "billing", Goal.STOP, name_of("audit"))
         assert isinstance(outcome, Failed)
-        assert "was not finished within 1 s" in outcome.text
+        assert "were not finished within 1 s" in outcome.text
         assert looked(of).state == "running"
 
     @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ class TestCamel:
         of.spend_at_most(0.3, "london")
         assert looked(of).runs is None
         looked(of)
-        assert "its site's time is spent" in str(looked(of).silent)
+        assert "its site's time is used up" in str(looked(of).silent)
         # Nobody there is refused for certain.
         of = sites(tmp_path, {**told, "jolokia": closed_port()})
         assert looked(of).runs is None
@@ -343,7 +343,7 @@ def test_a_part_of_a_site_moves_what_works_on_it(
     queues: tuple[str, ...], units: tuple[str, ...] | None, moves: bool
 ) -> None:
     unit = SystemdUnit(name="mailer", kind="systemd", unit="mailer.service", queues=queues)
-    assert concerned(unit, Spec(SWAPOVER, "paris", units=units), UNITS) is moves
+    assert is_moved(unit, Spec(SWAPOVER, "paris", units=units), UNITS) is moves
 
 
 def test_no_call_is_certain_of_what_may_stop_or_start_by_itself() -> None:

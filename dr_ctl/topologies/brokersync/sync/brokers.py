@@ -11,14 +11,7 @@ from dr_ctl.jolokia.http import NoSuchBean
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.stomp_io.client import Connection, ConnectionLost, Frame
 from dr_ctl.topologies.brokersync.reading import Session
-from dr_ctl.topologies.brokersync.sync.queue import (
-    COUNTERS,
-    BothOpen,
-    Counters,
-    Listing,
-    ServingReading,
-    StandbyReading,
-)
+from dr_ctl.topologies.brokersync.sync.queue import COUNTERS, Counters, IsOpen, Listing, ServingReading, StandbyReading
 from dr_ctl.topologies.brokersync.view import AGENT
 from dr_ctl.topologies.classic import beans
 from dr_ctl.topologies.classic.beans import COUNT, REMOVE_MATCHING, Count, by_ids
@@ -225,7 +218,7 @@ class Standby(PairBroker):
         """Delete these copies, and return how many were there. The clients' listeners are read just before. Raises
         `Opened` where one is open, and `PolicyRefused` where the console's policy forbids the deletion."""
         if self.is_open():
-            raise BothOpen(f"{self.site} lets clients in")
+            raise IsOpen(f"{self.site} lets clients in")
         change = Change(beans.queue(self.broker, beans.part(queue)), REMOVE_MATCHING, (by_ids(sorted(consumed.ids)),))
         self._change_transport = self._change_transport or self._session.wire()
         (answer,) = make_changes(self._change_transport, [change], timeout_s=REMOVE_S)

@@ -1,5 +1,4 @@
-"""The agents of all pairs. An agent follows announcements of consumed messages, confirms them by counters, and deletes
-copies."""
+"""The agents of all pairs. They follow announcements of consumption, confirm them by counters, and delete copies."""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -108,7 +107,7 @@ class Pair:
         shown: dict[str, Json] = {name: account.shown for name, account in accounts.items()}
         counted = {name: queue.waiting.counted for name, queue in self.queues.items()}
         deleted: dict[str, Json] = {name: account.accounted - counted[name] for name, account in accounts.items()}
-        handed: Json = {what: dict(counts) for what, counts in self._counted_of_runs.items()}
+        handed: Json = {kind: dict(counts) for kind, counts in self._counted_of_runs.items()}
         return {"start": self._start, "known": known, agent.SHOWN: shown, agent.DELETED: deleted, agent.HANDED: handed}
 
     def close(self) -> None:
@@ -143,20 +142,19 @@ class Pair:
             self._restarted = True
         if self._start != reading.start:
             self._same_start_memory = self._memory if self._memory.get("start") == reading.start else {}
-            self._counted_of_runs = {
-                what: dict(counts) for what, counts in self._same_start_memory.get(agent.HANDED, {}).items()
-            }
+            handed = self._same_start_memory.get(agent.HANDED, {})
+            self._counted_of_runs = {kind: dict(counts) for kind, counts in handed.items()}
         self._start = reading.start
         if new := self._add_queues(reading):
             reading = self._start_counting(new, reading)
-        elif self._saw_vanish(reading):
+        elif self._has_vanished(reading):
             reading = self._read_in_full(reading)
         self._add_runs(reading.start)
         for name, queue in self.queues.items():
             if (counters := reading.queues.get(name)) is None:
                 continue
             queue.add_counters(self._answered_at_s, counters)
-            if queue.saw_vanish(counters):
+            if queue.has_vanished(counters):
                 queue.doubt(counters)
             else:
                 queue.confirm(counters, announced.get(name, 0), reading.start)
@@ -169,9 +167,9 @@ class Pair:
         notes = self._notes_of_runs(start)
         if notes.get(agent.OPENED, {}) != self._counted_of_runs.get(agent.OPENED, {}):
             return  # a run has opened the site since, and a later agent counts from there
-        shown, deleted = (self._counted_of_runs.setdefault(what, {}) for what in (agent.SHOWN, agent.DELETED))
+        shown, deleted = (self._counted_of_runs.setdefault(kind, {}) for kind in (agent.SHOWN, agent.DELETED))
         for name, queue in self.queues.items():
-            counts = [notes.get(what, {}).get(name, 0) for what in (agent.SHOWN, agent.DELETED)]
+            counts = [notes.get(kind, {}).get(name, 0) for kind in (agent.SHOWN, agent.DELETED)]
             queue.account.shown += counts[0] - shown.get(name, 0)
             queue.account.accounted += counts[1] - deleted.get(name, 0)
             shown[name], deleted[name] = counts
@@ -197,9 +195,9 @@ class Pair:
         for queue in self.queues.values():
             queue.to_compare, queue.compared = True, None
 
-    def _saw_vanish(self, reading: agent.ServingReading) -> bool:
+    def _has_vanished(self, reading: agent.ServingReading) -> bool:
         return any(
-            not queue.vanished and queue.saw_vanish(reading.queues[name])
+            not queue.vanished and queue.has_vanished(reading.queues[name])
             for name, queue in self.queues.items()
             if name in reading.queues
         )
@@ -214,7 +212,7 @@ class Pair:
                 for name, counters in least.queues.items()
             }
             least = replace(reading, queues=queues)
-            if not self._saw_vanish(least):
+            if not self._has_vanished(least):
                 break
         return least
 
@@ -279,7 +277,7 @@ class Pair:
         except PolicyRefused as error:
             self.refused = str(error)
             self._delete_at = system().monotonic() + REFUSED_RETRY_S
-        except agent.BothOpen:
+        except agent.IsOpen:
             self._standby_closed, self.over = False, BOTH_OPEN
         except BrokerError as error:
             self._standby_failed(error)

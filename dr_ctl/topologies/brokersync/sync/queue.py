@@ -62,7 +62,7 @@ class Counters:
 
 
 class Verdict(Enum):
-    CONFIRMED = "believed"
+    CONFIRMED = "confirmed"
     UNDECIDED = "the next reading decides"
     DOUBTED = "messages may have been removed while a client gave others back"
 
@@ -145,28 +145,28 @@ class Announcements:
     """`count` messages of one queue were announced since the agent subscribed to it."""
 
     count: int = 0
-    _left_at: deque[tuple[float, int]] = field(default_factory=deque)
+    _left_counts: deque[tuple[float, int]] = field(default_factory=deque)
     _left_before: int | None = None
 
     def restart(self) -> None:
         """Start again with a new subscription: messages that left before were not announced to it."""
         self.count, self._left_before = 0, None
-        self._left_at.clear()
+        self._left_counts.clear()
 
     def add_counters(self, now: float, counters: Counters) -> None:
         left = counters.dequeued - counters.expired  # whether an expired message is announced depends on the version
         if self._left_before is None or left < self._left_before:
             self.restart()
             self._left_before = left
-        self._left_at.append((now, left - self._left_before))
-        while len(self._left_at) > 1 and self._left_at[1][0] <= now - ANNOUNCED_WITHIN_S:
-            self._left_at.popleft()
+        self._left_counts.append((now, left - self._left_before))
+        while len(self._left_counts) > 1 and self._left_counts[1][0] <= now - ANNOUNCED_WITHIN_S:
+            self._left_counts.popleft()
 
     def count_unannounced(self, now: float) -> int | None:
         """Count the messages that should have been announced by now and were not; None if none has left."""
-        if not self._left_at or self._left_at[0][0] > now - ANNOUNCED_WITHIN_S or not self._left_at[0][1]:
+        if not self._left_counts or self._left_counts[0][0] > now - ANNOUNCED_WITHIN_S or not self._left_counts[0][1]:
             return None
-        return max(0, self._left_at[0][1] - self.count)
+        return max(0, self._left_counts[0][1] - self.count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +200,7 @@ class Listing:
     why_not: str = ""
 
 
-class BothOpen(BrokerError):
+class IsOpen(BrokerError):
     """The standby lets clients in. So it is unknown which site serves, and no copy is deleted."""
 
 
@@ -269,8 +269,7 @@ class PendingDeletions:
         return next((batch for batch in self._batches if batch.not_before <= now), None)
 
     def note_removed(self, batch: Batch, removed: int, now: float) -> None:
-        """Note the number of deleted copies. A batch is tried again until no copy is missing, because the broker does
-        not report which of them were there."""
+        """Repeat a batch until no copy is missing, because the broker does not report which of them were there."""
         self._batches.remove(batch)
         removed = min(removed, batch.missing)
         self.deleted += removed
@@ -293,11 +292,11 @@ class PendingDeletions:
         """Forget these copies, of which a complete comparison has found none."""
         for batch in [batch for batch in self._batches if batch.ids & ids]:
             self._batches.remove(batch)
-            rest = batch.ids - ids
-            absent = max(0, batch.missing - len(rest))
+            left = batch.ids - ids
+            absent = max(0, batch.missing - len(left))
             self.absent += absent
             if batch.missing > absent:
-                self._batches.append(Batch(Consumed(rest, batch.consumed.by), batch.missing - absent, batch.counted))
+                self._batches.append(Batch(Consumed(left, batch.consumed.by), batch.missing - absent, batch.counted))
 
     def mark_earlier_start(self) -> None:
         """Mark the waiting copies as not counted by the counters, which have started from zero."""
@@ -363,7 +362,7 @@ class Queue:
         self.to_compare = True
         self.compared = None
 
-    def saw_vanish(self, counters: Counters) -> bool:
+    def has_vanished(self, counters: Counters) -> bool:
         return self.vanished > 0 or self.account.vanished(counters) > 0
 
     def confirm(self, counters: Counters, announced: int, start: str) -> None:

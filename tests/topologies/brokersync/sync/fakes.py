@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.jolokia.http import PolicyRefused
-from dr_ctl.topologies.brokersync.sync.queue import BothOpen, Count, Counters, Listing, ServingReading, StandbyReading
+from dr_ctl.topologies.brokersync.sync.queue import Count, Counters, IsOpen, Listing, ServingReading, StandbyReading
 from dr_ctl.topologies.common.consumed import CompleteListing, Consumed
 from tests.clocks import Ticking
 
@@ -167,7 +167,7 @@ class FakeStandby:
     def remove(self, queue: str, consumed: Consumed) -> int:
         self._ask()
         if self.sites.standby_open:
-            raise BothOpen("the standby lets clients in")
+            raise IsOpen("the standby lets clients in")
         if self.sites.forbids:
             raise PolicyRefused("Operation removeMatchingMessages forbidden")
         if queue != Q:
