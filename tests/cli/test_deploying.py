@@ -17,16 +17,7 @@ from tests.cli.conftest import Shell
 from tests.cli.sites import PASSWORD, Sites
 
 FILE = {"file": "secrets/orders-password"}
-NAMESPACE = """set -e
-mount --make-rprivate /
-mount --bind "$FOLDER" "$FOLDER"
-for path in $WRITABLE; do mount --bind "$path" "$path"; done
-mount -t tmpfs private /var/tmp
-mount -o remount,bind,ro "$FOLDER"
-mount -o remount,bind,ro /
-! touch "$FOLDER/denied" /denied 2>/dev/null
-exec env -i TMPDIR=/var/tmp "$@"
-"""
+NAMESPACE = Path(__file__).with_name("namespace.sh").read_text("utf-8")
 
 
 @pytest.fixture(autouse=True)

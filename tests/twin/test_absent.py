@@ -17,17 +17,13 @@ Change = Callable[[Any], object]  # of the broker at Paris
 IDS: Final = "notification.idempotent-consumer"
 
 
+def sets(name: str, value: object, listener: str = "") -> Change:
+    return lambda broker: setattr(broker.acceptors[listener] if listener else broker, name, value)
+
+
 def renamed(listener: str) -> Change:
     """Nobody finds a listener by the name that the settings have for it."""
-    return lambda broker: setattr(broker.acceptors[listener], "name", "other")
-
-
-def forgets(broker: Any) -> None:
-    broker.persists_ids = False
-
-
-def boots_open(listener: str) -> Change:
-    return lambda broker: setattr(broker.acceptors[listener], "opens_at_boot", True)
+    return sets("name", "other", listener)
 
 
 def bridge(**config: Any) -> Change:
@@ -52,16 +48,15 @@ def transformer(broker: Any) -> None:
 
 
 # Three kinds of lines are not here. No management shows the attributes of <mirror/> (`address-filter`), the properties
-# of the plugin, and composite queues with their selectors: counts tell what follows. advisoryForConsumed,
-# maxBrowsePageSize and the rights of the link are told by what they keep from working, where tests of that stand, and
-# jolokia-access.xml in test_brokersync.py. Nothing tells of a bridge's retry-interval, reconnect-attempts and
-# use-duplicate-detection, and by its name of Classic's listener for the link or the agent, though brokers show those.
+# of the plugin, a bridge's pending-ack-timeout and initial-connect-attempts, and composite queues with their selectors:
+# counts tell what follows. advisoryForConsumed, maxBrowsePageSize and the rights of the link are told by what they keep
+# from working, where tests of that stand, and jolokia-access.xml in test_brokersync.py.
 ABSENT: Final[dict[tuple[str, str], tuple[Change, str, str]]] = {
-    (BRIDGES, "autoStart"): (boots_open("clients"), "DR-DOOR-007", "autoStart=false"),
+    (BRIDGES, "autoStart"): (sets("opens_at_boot", True, "clients"), "DR-DOOR-007", "autoStart=false"),
     (BRIDGES, "reconnect-attempts"): (bridge(reconnect_attempts=3), "DR-BRIDGE-021", "<reconnect-attempts>-1<"),
     (BRIDGES, "detection"): (bridge(use_duplicate_detection=False), "DR-BRIDGE-021", "<use-duplicate-detection>true<"),
     (BRIDGES, "max-retry"): (bridge(retry_interval=30_000, max_retry_interval=60_000), "DR-BRIDGE-021", "max-retry"),
-    (BRIDGES, "persist-id-cache"): (forgets, "DR-BRIDGE-021", "<persist-id-cache>true<"),
+    (BRIDGES, "persist-id-cache"): (sets("persists_ids", False), "DR-BRIDGE-021", "<persist-id-cache>true<"),
     (BRIDGES, "acceptor clients"): (renamed("clients"), "DR-DOOR-001", "`clients:`"),
     (BRIDGES, "acceptor bridge"): (renamed("bridge"), "DR-DOOR-001", "`bridge:`"),
     (BRIDGES, "bridge"): (lambda of: of.bridges.pop("bridge.mirror.london.orders.in"), "DR-BRIDGE-006", "a bridge"),
@@ -70,14 +65,10 @@ ABSENT: Final[dict[tuple[str, str], tuple[Change, str, str]]] = {
     (BRIDGES, "filter"): (divert("divert.orders.in", "filter-string"), "DR-BRIDGE-007", "ARTEMIS_MESSAGE_ORIGIN"),
     (BRIDGES, "divert of ids"): (lambda of: of.diverts.pop(f"divert.{IDS}"), "DR-BRIDGE-003", "exclusive divert"),
     (BRIDGES, "exclusive"): (divert(f"divert.{IDS}", "exclusive"), "DR-BRIDGE-003", "exclusive divert"),
-    (BRIDGES, "queue mirror"): (
-        lambda of: of.queues.pop("mirror.london.orders.in"),
-        "DR-BRIDGE-006",
-        "mirror.orders.in",
-    ),
+    (BRIDGES, "buffer"): (lambda of: of.queues.pop("mirror.london.orders.in"), "DR-BRIDGE-006", "mirror.orders.in"),
     (BRIDGES, "queue of ids"): (lambda of: of.queues.pop(IDS), "DR-BRIDGE-010", "processor"),
     (BRIDGES, "queue"): (lambda of: of.queues.pop("orders.in"), "DR-BRIDGE-011", "queue orders.in"),
-    (CONTINUITY, "persist-id-cache"): (forgets, "DR-CONT-003", "<persist-id-cache>true<"),
+    (CONTINUITY, "persist-id-cache"): (sets("persists_ids", False), "DR-CONT-003", "<persist-id-cache>true<"),
     (CONTINUITY, "acceptor serving"): (renamed("clients"), "DR-DOOR-001", "`clients:`"),
     (CONTINUITY, "acceptor continuity-external"): (renamed("mirror"), "DR-DOOR-001", "`mirror:`"),
     (BROKERSYNC, "connector stomp"): (renamed("stomp"), "DR-DOOR-001", "`clients:`"),

@@ -15,6 +15,7 @@ from dr_ctl_lab.lab.kinds import BRIDGES
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.lab.ledger import Verdict
 from tests.broker.driving import Ended, Operator, end_all, execute, send_as_client, send_speaking, until
+from tests.topologies.absent import tells_of
 from tests.topologies.pages import ACCEPTORS, RIGHTS, at_lab, blocks, in_the_place_of, installed, walked, with_user
 
 pytestmark = [pytest.mark.broker, pytest.mark.deep]
@@ -241,12 +242,24 @@ def pasted(generated: str, options: dict[str, str], lab: Path) -> str:
     return re.sub(own, "", xml, flags=re.DOTALL).replace("<addresses>", f"<addresses>{of_page('inside <addresses>')}")
 
 
-def test_the_page_can_be_pasted(tmp_path: Path) -> None:
+def test_the_page_can_be_pasted_and_each_line_that_is_absent_is_told(tmp_path: Path) -> None:
+    """Messages and ids go there and back under the rights of the page alone, which the bridges' user has."""
     items, fence = blocks("artemis-bridges.md"), {"lasting_fence": {"roles": [CLIENTS]}}
 
-    with installed(tmp_path, BRIDGES, lambda xml: pasted(xml, items, tmp_path / "lab"), **fence) as (_, operator):
-        begun = "fence paris --yes", "activate london --yes"
-        walked(operator, *begun, "validate --to paris", "swapover --to paris --yes", "rehearse --on canary --yes")
+    with installed(tmp_path, BRIDGES, lambda xml: pasted(xml, items, tmp_path / "lab"), **fence) as (lab, operator):
+        for site in ("london", "paris"):
+            admin(lab, site).open_queue(Q)  # without the rights that the lab gave
+        tells_of(operator, lab, BRIDGES)
+        begun = [operator.run(*words.split(), "--yes").code for words in ("fence paris", "activate london")]
+        with lab.load(RATE) as load:
+            for target in ("paris", "london"):
+                load.wait_for(load.counts().sent + RATE, within_s=60)
+                begun.append(operator.run("swapover", "--to", target, "--yes").code)
+            load.wait_for(load.counts().sent + RATE, within_s=60)
+            assert_clean(load.stop(drain_s=60))
+        walked(operator, "validate --to paris", "swapover --to paris --yes", "rehearse --on canary --yes")
+
+    assert begun == [0] * 4
 
 
 def admin(lab: Lab, site: str) -> BridgesAdmin:
@@ -283,6 +296,5 @@ def bridges_lab(tmp_path: Path) -> Iterator[Lab]:
 
 
 @pytest.fixture
-def operator(bridges_lab: Lab, tmp_path: Path) -> Iterator[Operator]:
-    yield Operator(bridges_lab, tmp_path / "state")
-    end_all()
+def operator(bridges_lab: Lab, tmp_path: Path) -> Operator:
+    return Operator(bridges_lab, tmp_path / "state")

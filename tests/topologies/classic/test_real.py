@@ -19,6 +19,7 @@ from dr_ctl_lab.lab.kinds import BROKERSYNC, FAN_OUT, KINDS, SHARED_STORE
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.rehearsal import UNKNOWN
 from tests.broker.driving import Ended, Operator, changed_settings, end_all, until
+from tests.topologies.absent import tells_of
 from tests.topologies.pages import ROOT, blocks, exchanged
 from tests.twin.matrix import ACCEPTED, edited
 
@@ -125,6 +126,8 @@ def test_brokersync(tmp_path: Path, *, closed: bool) -> None:
     options = {"boots_open": True}
     with Lab.up(tmp_path / "lab", topology=BROKERSYNC, queues=(Q,), serving=None, edit=edit, options=options) as lab:
         operator = Operator(lab, tmp_path / "state", settings(lab, BROKERSYNC, listeners))
+        if closed:
+            tells_of(operator, lab, BROKERSYNC)
         begun = operator.run("activate", "london", "--yes") if closed else operator.run("fence", "paris", "--yes")
         send(lab, "london", 5, at=listeners.port("london", "61613"))
         moves(operator, "paris", begun)

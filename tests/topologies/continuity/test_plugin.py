@@ -20,6 +20,7 @@ from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.lab.ledger import Counts, Key
 from dr_ctl_lab.lab.traffic import Load
 from tests.broker.driving import Operator, end_all, on_queue, send, send_speaking, taken, until
+from tests.topologies.absent import tells_of
 from tests.topologies.continuity.plugin import FAST, SLOW, activated, bridges, left, needs_plugin, up
 from tests.topologies.pages import ACCEPTORS, RIGHTS, at_lab, blocks, in_the_place_of, installed, walked, with_user
 
@@ -346,10 +347,22 @@ def pasted(generated: str, page: dict[str, str], lab: Path) -> str:
     return in_the_place_of(r'<security-setting match="#">.*?</security-setting>', rights, generated)
 
 
-def test_the_page_can_be_pasted(tmp_path: Path) -> None:
+def test_the_page_can_be_pasted_and_each_line_that_is_absent_is_told(tmp_path: Path) -> None:
+    """Messages go there and back under the rights of the page alone."""
     mirror = blocks("artemis-mirror.md")
     page = {name: text for name, text in mirror.items() if name.startswith(("management", "the rights"))}
     page |= blocks("artemis-continuity.md")
 
-    with installed(tmp_path, CONTINUITY, lambda xml: pasted(xml, page, tmp_path / "lab")) as (_, operator):
-        walked(operator, "activate london --yes", "validate --to paris", "swapover --to paris --yes")
+    with installed(tmp_path, CONTINUITY, lambda xml: pasted(xml, page, tmp_path / "lab")) as (lab, operator):
+        tells_of(operator, lab, CONTINUITY)
+        assert operator.run("activate", "london", "--yes").code == 0
+        sent, came = send_speaking(lab, Speaks.STOMP, "london", "orders.in", 4), list[str]()
+        for target in ("paris", "london"):
+            ended = operator.run("swapover", "--to", target, "--yes")
+            assert ended.code == 0, ended.told
+            came += taken(lab, target, "orders.in", 4)
+            sent += send_speaking(lab, Speaks.AMQP, target, "orders.in", 4)
+        walked(operator, "validate --to paris", "swapover --to paris --yes")
+        came += taken(lab, "paris", "orders.in", 4)
+
+    assert sorted(came) == sorted(sent)

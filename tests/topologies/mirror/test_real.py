@@ -1,14 +1,13 @@
 """Two real brokers that mirror each other, as the page configures them, with a user that may do what it has to."""
 
-import re
 from pathlib import Path
-from typing import Final
 
 import pytest
 
 from dr_ctl_lab.lab.kinds import MIRROR
 from dr_ctl_lab.lab.lab import Lab
-from tests.broker.driving import Operator, end_all, until
+from tests.broker.driving import Operator, end_all
+from tests.topologies.absent import tells_of
 from tests.topologies.pages import ACCEPTORS, RIGHTS, at_lab, blocks, in_the_place_of, installed, walked, with_user
 from tests.twin.matrix import ACCEPTED
 
@@ -38,35 +37,11 @@ def test_the_page_can_be_pasted(tmp_path: Path, boots: str) -> None:
         walked(operator, begin, *moved, "fence paris --yes", "unfence paris --yes")
 
 
-# What is taken out of a file of the page, and the finding that says so, with a word of what to do.
-ABSENT: Final = {
-    "the acceptor of the link": ("broker.xml", r'<acceptor name="mirror">.*?</acceptor>', "DR-DOOR-001", ""),
-    "autoStart": ("broker.xml", ";autoStart=false", "DR-DOOR-007", "autoStart=false"),
-    "the link": ("broker.xml", "<broker-connections>.*</broker-connections>", "DR-LINK-009", ""),
-    "the rights of the link": ("broker.xml", ',mirror(?=")', "DR-LINK-004", ""),
-    "default-access": ("management.xml", r",dr-ctl(?=.*</default-access>)", "DR-SITE-001", "management.xml"),
-    "match": ("management.xml", r"(?<=\"\*\" roles=\"amq),dr-ctl", "DR-SITE-001", "management.xml"),
-    "the console": ("artemis.profile", ",dr-ctl", "DR-SITE-001", "password"),
-    "the role": ("artemis-roles.properties", "dr-ctl = dr-ctl", "DR-SITE-001", "password"),
-}
-
-
 def test_each_line_of_the_page_that_is_absent_is_told(tmp_path: Path) -> None:
-    page, rows = blocks("artemis-mirror.md"), {}
+    page = blocks("artemis-mirror.md")
     with installed(tmp_path, MIRROR, lambda xml: pasted(xml, page, tmp_path / "lab")) as (lab, operator):
         assert operator.run("activate", "london", "--yes").code == 0
-        for absent, (name, line, ident, word) in ABSENT.items():
-            file = lab.instance("paris") / "etc" / name
-            whole = file.read_text("utf-8")
-            file.write_text(re.sub(line, "", whole, flags=re.DOTALL), "utf-8")
-            lab.stop("paris")
-            lab.start("paris")
-            until(lambda: operator.run("validate", "--to", "paris").rows(ident), why=f"{absent}: {ident}")  # noqa: B023
-            rows[absent] = operator.run("validate", "--to", "paris").rows(ident)[0]["remedy"]
-            assert word in rows[absent], rows[absent]
-            file.write_text(whole, "utf-8")
-
-    assert rows.keys() == ABSENT.keys()
+        tells_of(operator, lab, MIRROR)
 
 
 def test_a_version_that_shows_no_outflow_is_named_and_nothing_is_moved(tmp_path: Path) -> None:
