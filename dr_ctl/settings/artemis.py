@@ -83,8 +83,7 @@ class ContinuityBroker(AmqpLinked):
     id_cache_size: int = Field(
         default=ID_CACHE_SIZE,
         gt=0,
-        description="what the broker's `id-cache-size` says, where its management shows none; a deeper queue is a "
-        "finding",
+        description="what the broker's `id-cache-size` says, if its management does not; a deeper queue is a finding",
     )
 
 

@@ -325,9 +325,7 @@ def of_link_users(view: ArtemisBroker, kept_out: Sequence[str], link: str) -> It
 
 def of_boots(view: ArtemisBroker) -> Iterator[Finding]:
     """Find listeners of clients that a start opens, or, where another node takes over, that it leaves closed."""
-    opens, stays = (
-        [item.name for item in view.listeners if item.opens_at_boot is is_open] for is_open in (True, False)
-    )
+    opens, stays = ([item.name for item in view.listeners if item.opens_at_boot is so] for so in (True, False))
     has_nodes, lasting = bool(view.nodes or view.unnamed), view.config.lasting is not None
     if stays and has_nodes:
         yield found("DR-DOOR-007.stays_closed", broker=view, listeners=", ".join(stays))

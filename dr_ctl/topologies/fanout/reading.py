@@ -110,8 +110,7 @@ class Session(session.Session[BrokerView]):
 
     def __init__(self, installation: Installation, site: str, pair: str, documents: Path) -> None:
         super().__init__(installation, site, pair, documents)
-        settings = installation.of(ClassicFanout)
-        ids = settings.ids
+        ids = (settings := installation.of(ClassicFanout)).ids
         self.ids = Store(installation.path(ids.sqlite), ids.table, ids.queue, ids.id) if ids else None
         self.fanout = FanoutConfig(self.settings.producers, settings.id_header, self.ids is not None)
         self.carries: dict[tuple[str, str], CopiedMessage] = {}
