@@ -356,12 +356,12 @@ def test_the_page_can_be_pasted_and_each_line_that_is_absent_is_told(tmp_path: P
     with installed(tmp_path, CONTINUITY, lambda xml: pasted(xml, page, tmp_path / "lab")) as (lab, operator):
         tells_of(operator, lab, CONTINUITY)
         assert operator.run("activate", "london", "--yes").code == 0
-        sent, came = send_speaking(lab, Speaks.STOMP, "london", "orders.in", 4), list[str]()
+        sent, came = send_speaking(lab, Proto.STOMP, "london", "orders.in", 4), list[str]()
         for target in ("paris", "london"):
             ended = operator.run("swapover", "--to", target, "--yes")
             assert ended.code == 0, ended.told
             came += taken(lab, target, "orders.in", 4)
-            sent += send_speaking(lab, Speaks.AMQP, target, "orders.in", 4)
+            sent += send_speaking(lab, Proto.AMQP, target, "orders.in", 4)
         walked(operator, "validate --to paris", "swapover --to paris --yes")
         came += taken(lab, "paris", "orders.in", 4)
 
