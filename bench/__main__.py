@@ -1,10 +1,10 @@
-"""The figures of docs/measured.md, measured again on this machine: medians, in turn with a yardstick, all in one run.
+"""Measures the figures of docs/measured.md on this machine, alternating with a yardstick.
 
     python -m bench [PART ...]         starts, mirror, plugin, failover, size, pairs, incidents, monitor, pipeline,
                                        reconcile; default: all of these; pipeline-large, pipeline-long and
                                        monitor-minute where asked
 
-Each part ends where what it measures did not do its work: nothing is quick by doing less.
+A part fails where the measured program did not do its work.
 """
 
 import os
@@ -36,8 +36,7 @@ LONG: dict[str, Callable[[], Sequence[Figure]]] = {
 
 def main(parts: Sequence[str]) -> None:
     with tempfile.TemporaryDirectory() as compiled:
-        # An installed dr-ctl has its bytecode beside it; a shell that forbids writing any would have it compiled anew
-        # at every start.
+        # An installed dr-ctl has compiled bytecode; without this it might be compiled at every start.
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         os.environ["PYTHONPYCACHEPREFIX"] = compiled
         for part in parts or PARTS:

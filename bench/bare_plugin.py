@@ -68,7 +68,7 @@ def under_way(queues: Queues) -> bool:
 
 
 def waits(queues: Queues, *, target: bool) -> bool:
-    """Say whether a command is under way, or at the target something waits for the staging delay."""
+    """Say whether a command is under way, or at the target a message waits for the staging delay."""
     if any(queue["MessageCount"] for name, (_, queue) in queues.items() if name.endswith(COMMANDS)):
         return True
     return target and any(queue["ScheduledCount"] for name, (_, queue) in queues.items() if name.endswith(STAGED))
@@ -79,7 +79,7 @@ def added(queues: Queues) -> dict[str, int]:
 
 
 def settle(pool: ThreadPoolExecutor, local: Broker, remote: Broker, names: list[str]) -> None:
-    """Remove what must not be delivered as soon as nothing waits; then see the rest of the window out, and compare
+    """Remove messages that must not be delivered once nothing waits; wait for the end of the window, and compare
     again."""
     since: tuple[float, Any] | None = None
     compared = False
@@ -99,7 +99,7 @@ def settle(pool: ThreadPoolExecutor, local: Broker, remote: Broker, names: list[
 
 
 def remove_done(local: Broker, remote: Broker, source: Queues, target: Queues, names: list[str]) -> bool:
-    """Compare by id; whether anything was removed at the target."""
+    """Compare by id, and remove surplus messages at the target; say whether there were any."""
     removed = False
     for name in names:
         staged, queue = target[name + STAGED][0], target[name][0]

@@ -1,4 +1,4 @@
-"""The yardstick: the same steps, gate and sample count as a swapover of dr-ctl, with nothing around them.
+"""The yardstick: the same steps, gate and number of readings as a swapover of dr-ctl, and nothing else.
 
 No checks, no journal, no proofs, no undo. Reads where the brokers are from the settings file of a lab or a twin, moves
 all pairs side by side, and prints for how many seconds no listener was open.
@@ -103,7 +103,7 @@ class Broker:
         }
 
     def origins(self, queues: list[str]) -> list[set[tuple[str, int]]]:
-        """Who the messages of these queues are: where each was born, and its number there."""
+        """The origins of the queues' messages: broker and number."""
         browses = [self.call(queue.replace("HERE", self.name), "browse(int,int)", 1, 1000) for queue in sorted(queues)]
         return [{_origin(row, self.node) for row in rows} for rows in self.post(*browses)] if browses else []
 

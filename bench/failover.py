@@ -1,5 +1,5 @@
-"""How long from the command until clients are served at the other site, with the dead one refusing connections; and
-beside it how long a reading takes that tells that it is down."""
+"""The time from a failover's command until clients are served, where the dead site refuses connections, and the time of
+a reading that shows the site as down."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Histories as the monitor leaves them, made by DuckDB or NumPy, for questions that are timed."""
+"""Histories like the monitor's, made with DuckDB or NumPy, for measurements."""
 
 from datetime import date, timedelta
 from pathlib import Path
@@ -17,7 +17,7 @@ FILE_ROWS = 200_000
 
 
 def rows_of_queues(begin: int, end: int, queues: int) -> str:
-    """The part of a COPY that writes the looks at queues, over macros `moment`, `sent` and `consumed`."""
+    """The part of a COPY for readings of queues, with the macros `moment`, `sent` and `consumed`."""
     return f"""SELECT moment(n) AS ts, 'orders-1' AS pair, 'queue' AS kind, 'orders.' || q AS name,
                 (sent(q, n) - consumed(q, n))::BIGINT AS depth, 0::BIGINT AS delivering, sent(q, n)::BIGINT AS added,
                 consumed(q, n)::BIGINT AS removed, consumed(q, n)::BIGINT AS acked, NULL::BIGINT AS oldest_ms,
@@ -62,7 +62,7 @@ def make_history(folder: Path, rows: int) -> None:
 
 
 def make_monitored(folder: Path, rows: int) -> None:
-    """The same history as one file an hour, as the monitor joins them; the last hour as one a minute."""
+    """The same history with one file an hour, and one file a minute for the last hour."""
     make_history(folder, rows)
     days = sorted(folder.glob("date=*/site=*/*.parquet"))
     for day in days:
@@ -83,7 +83,7 @@ def make_monitored(folder: Path, rows: int) -> None:
 
 
 def make_plugins(folder: Path, rows: int) -> None:
-    """Every queue has an outflow for its messages and one for its acknowledgements; now and then one stalls."""
+    """Every queue has an outflow of messages and one of acknowledgements; sometimes one stalls."""
     looks = rows // (3 * OWN + 1)
     con = duckdb.connect()
     con.execute("SET threads = 2; SET TimeZone = 'UTC'")
@@ -117,8 +117,8 @@ def make_plugins(folder: Path, rows: int) -> None:
 def make_long(
     folder: Path, *, hours: int, queues: int, apart_s: float, every_s: float, stall_h: tuple[int, int]
 ) -> None:
-    """A file an hour: looks at the outflow so often, and at the queues each `every_s`; one message a queue and look at
-    it, consumed and shipped with the next but while it stalls."""
+    """One file an hour: readings of the outflow each `apart_s`, of the queues each `every_s`. A queue gets one message
+    a reading, which is consumed and shipped by the next, except during the stall."""
     from dr_ctl.rpo.history.files import SCHEMA, WRITTEN  # noqa: PLC0415
 
     begin_us = 1_772_323_200_000_000  # 2026-03-01

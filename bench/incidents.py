@@ -1,4 +1,4 @@
-"""How long a thousand incidents take on the twin: moves under load while both brokers fail at random, each judged."""
+"""The time of a thousand incidents on the twin: moves under load, with random faults at both brokers, each judged."""
 
 import os
 import subprocess
@@ -12,8 +12,8 @@ MOST_S = 600.0
 
 
 def measured() -> list[Figure]:
-    """Those of the tests, from a thousand seeds. More run at once than there are cores: most of an incident is waiting.
-    Ends where one was judged badly."""
+    """Run the test with a thousand seeds, more at once than there are cores, because incidents mostly wait. Fail where
+    a test fails."""
     env = {**os.environ, "DR_CTL_INCIDENTS": str(INCIDENTS)}
     test = HERE.parent / "tests" / "twin" / "test_commands.py"
     command = [sys.executable, "-m", "pytest", "-q", "-n", str(SIDE_BY_SIDE), str(test), "-k", "whatever_fails"]

@@ -1,4 +1,4 @@
-"""How long clients receive nothing while a service moves: by dr-ctl, and by a bare script with the same steps."""
+"""The receive gap of a move by dr-ctl, and by a bare script with the same steps."""
 
 import os
 import subprocess
@@ -30,7 +30,7 @@ def mirror() -> list[Figure]:
 
 
 def plugin() -> list[Figure]:
-    """With nothing waiting, and with messages that nobody consumes."""
+    """Measure with empty queues, and with messages that no client consumes."""
     if not os.environ.get(JAR):
         print(f"the plugin's figures are NOT measured: {JAR} names no jar")
         return []
@@ -54,8 +54,8 @@ def plugin() -> list[Figure]:
 def _gaps(
     lab: Lab, folder: str, script: str, rate: int, queues: Sequence[str] | None
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Two moves of one tool, then two of the other: each goes there and back. The first two only warm the brokers. Ends
-    where a message was lost, or came twice."""
+    """Move there and back with each tool in turn; the first two moves only warm the brokers. Fail where a message was
+    lost or duplicated."""
     took: tuple[list[float], list[float]] = ([], [])
     target = "paris"
     for number in range(-2, 2 * MOVES):
@@ -70,7 +70,7 @@ def _gaps(
             load.wait_for(load.counts().sent + rate // 2)
             verdict = load.stop()
         assert verdict.clean, verdict
-        # What clients held when the script cut them off they process again: it asks nobody to finish.
+        # The script does not quiesce: clients process unacknowledged messages again.
         assert tool or not verdict.redelivered, verdict
         if number >= 0:
             took[tool].append(verdict.receive_gap.seconds)

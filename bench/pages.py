@@ -1,5 +1,5 @@
-"""Writes the parts of the docs that are made of the code: exit codes, findings and what to type, the keys of the
-settings, each list between marks; the schema of the settings; the manual page, of the commands as they are declared.
+"""Writes the generated parts of the docs: exit codes, findings, keys of the settings (between marks), the schema of the
+settings, and the manual page.
 
 python -m bench.pages
 """
@@ -26,7 +26,7 @@ _MADE: Final = re.compile(r"(<!-- made: ([a-z ]+) -->\n).*?(<!-- end -->)", re.D
 
 
 def pages() -> Mapping[str, str]:
-    """Each page that has made parts, or is made as a whole, as it has to be."""
+    """Each page with generated parts, and each generated page, with its text."""
     keys = _keys_of_pages()
     with_keys = {f"docs/{name}.md": {**_PARTS, "keys": keys[name]} for name in keys}
     made = dict.fromkeys(("README.md", "docs/command-line.md", "docs/findings.md"), _PARTS) | with_keys
@@ -35,7 +35,7 @@ def pages() -> Mapping[str, str]:
 
 
 def rewritten(page: str, parts: Mapping[str, str]) -> str:
-    """A page of the docs, each of its parts between marks made anew."""
+    """A page of the docs with new text between its marks."""
     return _MADE.sub(lambda part: f"{part[1]}{parts[part[2]]}\n{part[3]}", page)
 
 
@@ -84,7 +84,7 @@ _PARTS: Final[Mapping[str, str]] = {
 
 
 def _keys_of_pages() -> Mapping[str, str]:
-    """The list of keys of each page of the docs that has one."""
+    """The list of keys for each page that has one."""
     topologies = {topology: dict(_keys(TOPOLOGIES.named(topology), "")) for topology in TOPOLOGIES}
     everywhere = set.intersection(*(set(keys) for keys in topologies.values()))
     first = next(iter(topologies.values()))
@@ -120,7 +120,7 @@ def _keys(part: type[Section], within: str) -> Iterator[tuple[str, FieldInfo]]:
 
 
 def _inside(kind: Any) -> list[tuple[str, type[Section]]]:
-    """The parts that a key may hold, and how one of several is written."""
+    """The sections that a key may have, each with the suffix of its path."""
     if isinstance(kind, type) and issubclass(kind, Section):
         return [("", kind)]
     origin = get_origin(kind)
@@ -172,7 +172,7 @@ def _page() -> Iterator[str]:
 
 
 def _command(command: Any, name: str) -> Iterator[str]:
-    if command is None:  # of the second package, which this one does not load
+    if command is None:  # of dr_ctl_lab, which is not loaded here
         yield f'.SS "{_escaped(name)}"'
         yield _escaped(TEXTS[name])
     elif members := getattr(command, "commands", None):
@@ -186,7 +186,7 @@ def _command(command: Any, name: str) -> Iterator[str]:
 
 def _options(command: Any, name: str, *, only_own: bool) -> Iterator[str]:
     common = {"output", "json", "quiet", "warn_exit", "help"}
-    # Beneath the whole, whose names of the option for help each command keeps from then on.
+    # With the program's context as parent, from which a command takes the names of its help option.
     whole: Any = declared()
     with whole.make_context("dr-ctl", [], resilient_parsing=True) as above:
         ctx = above if command is whole else command.make_context(name, [], parent=above, resilient_parsing=True)
@@ -208,7 +208,7 @@ def _item(name: str, text: str) -> Iterator[str]:
 
 
 def _escaped(text: str) -> str:
-    """As roff takes it literally: no line of the texts begins with a control character."""
+    """The text with roff's special characters escaped."""
     return " ".join(text.split()).replace("\\", "\\e").replace("-", "\\-").replace("'", "\\(aq").replace("`", "\\(ga")
 
 

@@ -1,4 +1,4 @@
-"""What many pairs of brokers cost: how long clients are out while an installation of so many moves, and the threads."""
+"""The outage and the threads of a move, by number of pairs."""
 
 import json
 import subprocess
@@ -22,7 +22,7 @@ Place = AbstractContextManager[Lab | PlayedTwin]
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One move by dr-ctl: for how long clients were out, how many threads it had at most, how long each step took."""
+    """One move by dr-ctl: the outage, the largest number of threads, and the time of each step."""
 
     out_s: float
     threads: int
@@ -31,7 +31,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """The same pairs by dr-ctl and by the bare script, of which only is told for how long clients were out."""
+    """Moves of the same pairs by dr-ctl, and the outages of the bare script."""
 
     ours: Sequence[Move]
     bare: tuple[float, ...]
@@ -42,8 +42,7 @@ class Moved:
 
 
 def measured() -> list[Figure]:
-    """The brokers share the machine's cores with dr-ctl: of what many pairs take, theirs is a part. What that part is
-    the bare script tells, which moves the same pairs in turn."""
+    """The brokers share the machine's cores with dr-ctl; the bare script's moves of the same pairs show their part."""
     simulated = _moved(SIMULATED, _twin)
     most = simulated[SIMULATED[-1]].ours
     return [
@@ -81,7 +80,7 @@ def _lab(pairs: int, folder: Path) -> Place:
 
 
 def _moved(sizes: tuple[int, ...], up: Callable[[int, Path], Place]) -> dict[int, Moved]:
-    """By how many pairs there were. Two moves of one tool, then two of the other; the first ones warm the brokers."""
+    """Moves by number of pairs: there and back with each tool in turn; the first ones warm the brokers."""
     result = dict[int, Moved]()
     for pairs in sizes:
         ours, bare = list[Move](), list[float]()
@@ -119,7 +118,7 @@ def _move(stage: Lab | PlayedTwin, folder: str, target: str) -> Move:
 
 
 def _steps(run: Path) -> dict[str, float]:
-    """How long each took, as its run's journal says."""
+    """The time of each step, from the journal."""
     lines = (run / "journal.jsonl").read_text(encoding="utf-8").splitlines()
     ended = [entry for line in lines if (entry := json.loads(line))["kind"] == "step" and "took_s" in entry["evidence"]]
     return {entry["step"].partition("-")[2]: entry["evidence"]["took_s"] for entry in ended}

@@ -1,4 +1,4 @@
-"""The estimate over files as the monitor leaves them, beside DuckDB on the same files: whole processes, in turn.
+"""The estimate beside DuckDB on the same history: whole processes, in turn.
 
     python -m bench pipeline                1e5, 1e6 and 1e7 rows
     python -m bench pipeline-large          1e8 rows
@@ -28,7 +28,7 @@ from bench.histories import OWN, make_long, make_monitored, make_plugins
 from bench.table import Figure
 
 BUCKET = 0.02
-"""By so much at most dr-ctl rounds a quantile up: to the largest figure in its bucket."""
+"""The largest relative error of a quantile: dr-ctl rounds it up to the end of its bucket."""
 PLUGIN_ROWS = 1_000_000
 SMALL, LARGE = (100_000, 1_000_000, 10_000_000), (100_000_000,)
 ONCE_FROM = 10_000_000
@@ -171,14 +171,14 @@ def our_backtest(folder: Path) -> None:
 
 
 def agree(value: dict[str, tuple[int, ...]]) -> None:
-    """See that all gave the same answer: the maxima alike, quantiles but for the rounding up to a bucket."""
+    """Check that the answers agree: equal maxima, and quantiles within the rounding."""
     ours, yardstick = value.values()
     assert all(ours[k] == yardstick[k] for k in (3, 5)), value
     assert all(yardstick[k] <= ours[k] <= yardstick[k] * (1 + BUCKET) + 1 for k in (0, 1, 2, 4)), value
 
 
 def our_kept(folder: Path) -> None:
-    """In one session: the milliseconds of three estimates with nothing new, and of one with a new hour."""
+    """The milliseconds of three estimates without new data and of one with a new hour, in one session."""
     from dr_ctl.rpo.estimate.estimate import estimate  # noqa: PLC0415
     from dr_ctl.rpo.estimate.request import Request  # noqa: PLC0415
     from dr_ctl.rpo.pipeline.make import reading  # noqa: PLC0415
@@ -196,7 +196,7 @@ def our_kept(folder: Path) -> None:
 
 @contextmanager
 def without_last_hour(folder: Path) -> Iterator[None]:
-    """The files of the last hour come once the block is over."""
+    """Hide the files of the last hour during the block."""
     files = sorted(folder.glob("date=*/site=*/*.parquet"), key=lambda options: options.name)
     with tempfile.TemporaryDirectory(dir=folder.parent) as folder_of_late_files:
         late = [file for file in files if file.name.startswith(files[-1].name[: len("YYYYMMDDTHH")])]
@@ -215,8 +215,7 @@ class Took(NamedTuple):
 
 
 def took(what: str, folder: Path, module: str = "bench.pipeline") -> Took:
-    """Do it in processes of its own: the answer, the wall's seconds, the most that they held together, and their
-    processors' seconds."""
+    """Run a function in processes of its own: its answer, seconds, largest memory and processor time."""
     began, most, used = time.perf_counter(), 0.0, dict[str, int]()
     words = [sys.executable, "-m", module, what, str(folder)]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
@@ -231,8 +230,8 @@ def took(what: str, folder: Path, module: str = "bench.pipeline") -> Took:
 
 
 def held_mib(session: int, used: dict[str, int]) -> float:
-    """What the processes of a session hold; pages that they share count for each of them. `used`: the ticks that each
-    has used so far. Processes whose parent is killed are in nobody's sum of its children."""
+    """The memory of a session's processes; shared pages count for each. `used` gets the ticks of each process, because
+    a killed parent does not sum up its children's."""
     pages = 0
     for path in Path("/proc").glob("[0-9]*"):
         try:
@@ -247,7 +246,7 @@ def held_mib(session: int, used: dict[str, int]) -> float:
 def beside(
     name: str, ours: str, yardstick: str, folder: Path, goal: float | None, times: int, most: float | None = None
 ) -> list[Figure]:
-    """Both in turn, after each other's answers were found to be the same."""
+    """Measure both in turn; fail where the answers differ."""
     item: dict[str, list[Took]] = {ours: [], yardstick: []}
     for _ in range(times):
         for program, value in item.items():
@@ -305,7 +304,7 @@ def in_a_session(rows: str, folder: Path) -> list[Figure]:
 
 
 def a_new_hour(rows: str, folder: Path) -> Figure:
-    """All is summarized but the last hour; that comes then, and is summarized with the question."""
+    """Summarize all but the last hour; measure an estimate that summarizes that hour."""
     with without_last_hour(folder):
         took("our_settling", folder)
     again = took("our_settling", folder)

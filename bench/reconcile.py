@@ -18,7 +18,7 @@ IDS = (1_000_000, 10_000_000)
 
 
 def make_ledgers(folder: Path, ids: int, *, lost: str = "n % 10000 = 7", twice: str = "n % 20000 = 11") -> None:
-    """As many sent as consumed; of these some are lost, some come twice."""
+    """Write ledgers with sent and consumed messages, some of them lost or duplicated."""
     folder.mkdir(parents=True)
     con = duckdb.connect()
     con.execute("SET threads = 2; SET TimeZone = 'UTC'")
@@ -77,17 +77,17 @@ def beside(ids: int) -> list[Figure]:
         for _ in range(TIMES):
             for program, results in runs.items():
                 results.append(took(program, folder, "bench.reconcile"))
-            ours, yardstick = (runs[-1].answer for runs in runs.values())
+            ours, yardstick = (results[-1].answer for results in runs.values())
             assert ours == yardstick, (ours, yardstick)
     name = f"reconcile of 1e{len(str(ids)) - 1} ids sent and as many consumed"
     return in_turn(name, runs["our_reconcile"], runs["duck_reconcile"])
 
 
 def by_difference(ids: int, lost: int) -> Figure:
-    """What it costs by how many ids differ."""
+    """Measure by the number of ids that differ."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "data"
-        # Of every queue alike: where nobody tells of consumption, what is gone is unknown, not lost.
+        # In every queue: without any consumption in a queue, its messages would be unknown, not lost.
         make_ledgers(folder, ids, lost=f"n * 7919 % {ids} < {lost}", twice="false")
         durations = took("our_reconcile", folder, "bench.reconcile")
     assert durations.answer == (lost, 0, 0), durations

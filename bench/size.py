@@ -1,5 +1,4 @@
-"""What many queues cost: a reading beside the bare read of the same figures, and a move from fence to open
-listeners."""
+"""The time of a reading and of a move from fence to open listeners, by number of queues."""
 
 import json
 import resource
@@ -49,7 +48,7 @@ def lab_of(size: int, delay_ms: float = 0.0) -> Iterator[tuple[Lab, str]]:
 
 
 def _looks(lab: Lab) -> list[Figure]:
-    """In this process: what is compared is the reading, not the start of Python."""
+    """Measure readings in this process, without the start of Python."""
     site = lab.site("london")
     body: dict[str, Any] = {
         "type": "read",
@@ -85,7 +84,7 @@ def _looks(lab: Lab) -> list[Figure]:
 
 
 def _moves(lab: Lab, folder: str, size: int, behind: int, suffix: str = "") -> Figure:
-    """From the first call of the fence to the answer that the listeners are open."""
+    """The time from the first call of the fence to the answer that the listeners are open."""
     took = []
     for number in range(MOVES):
         target = ("paris", "london")[number % 2]

@@ -1,4 +1,4 @@
-"""How long a process takes that asks nobody, and one that asks both sites for how they stand."""
+"""The time of a process without a request, and of one that reads both sites."""
 
 import subprocess
 import sys

@@ -1,10 +1,9 @@
-"""How far `dr-ctl sync` stays behind, on two real Classic brokers: rate, lag and memory of the agent's process.
+"""Rate, lag and memory of `dr-ctl sync` on two real Classic brokers.
 
     python bench/sync.py [--rate 1000] [--seconds 600] [--backlog 100000]
 
-First the backlog: so many messages, a hundredth of them consumed before the agent is there. Then messages are sent and
-consumed at the rate. The lag is how long ago the serving broker had as many messages consumed as the waiting one has
-copies deleted by now.
+First messages are sent and consumed at the rate; the lag is the time since the serving broker had as many messages
+consumed as the standby has copies deleted now. Then the backlog: a hundredth of it is consumed before the agent starts.
 """
 
 import argparse
@@ -32,7 +31,7 @@ AGENT = (sys.executable, "-m", "dr_ctl")
 
 
 class Depths:
-    """What both brokers have counted, as it grew."""
+    """The counters of both brokers."""
 
     def __init__(self, lab: Lab) -> None:
         self.wires = {}
@@ -43,7 +42,7 @@ class Depths:
             self.wires[name] = Wire(result), f"{bean},destinationType=Queue,destinationName={QUEUE}"
 
     def read(self, name: str) -> tuple[int, int]:
-        """Depth, and how many have left."""
+        """Depth, and number of removed messages."""
         wire, bean = self.wires[name]
         value = Reader(wire).read([Read(bean, ("QueueSize", "DequeueCount"))], timeout_s=30)[0].value()
         return value["QueueSize"], value["DequeueCount"]
@@ -60,7 +59,7 @@ def connected(lab: Lab) -> Connection:
 
 
 def send(lab: Lab, count: int, rate: float, stop: threading.Event) -> None:
-    """So many, evenly; the last with a receipt."""
+    """Send `count` messages at the rate; the last with a receipt."""
     with closing(connected(lab)) as connection:
         began = time.monotonic()
         for sent in range(1, count + 1):
@@ -75,7 +74,7 @@ def send(lab: Lab, count: int, rate: float, stop: threading.Event) -> None:
 
 
 def consume(lab: Lab, count: float, stop: threading.Event) -> int:
-    """Consume so many, each acknowledged."""
+    """Consume and acknowledge `count` messages."""
     taken = 0
     with closing(connected(lab)) as connection:
         window = {"activemq.prefetchSize": "200"}
@@ -101,7 +100,7 @@ def agent(lab: Lab, state: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def usage(pid: int) -> tuple[float, float]:
-    """Memory now in MB, and processor time so far in seconds."""
+    """Present memory in MB, and processor time in seconds."""
     text = Path(f"/proc/{pid}/status").read_text()
     kb = next(int(line.split()[1]) for line in text.splitlines() if line.startswith("VmRSS"))
     times = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
@@ -109,7 +108,7 @@ def usage(pid: int) -> tuple[float, float]:
 
 
 def behind(consumed: Sequence[tuple[float, int]], deleted: int, now: float) -> float:
-    """Since when as many are consumed as are deleted by now."""
+    """The time since as many messages were consumed as are deleted now."""
     at = bisect.bisect_right([count for _, count in consumed], deleted)
     return now - consumed[at][0] if at < len(consumed) else 0.0
 
@@ -175,7 +174,7 @@ def wait(condition: Callable[[], bool], within_s: float) -> None:
 
 
 def main() -> None:
-    """Measure both, print a line each."""
+    """Measure and print both."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rate", type=float, default=1000.0)
     parser.add_argument("--seconds", type=float, default=600.0)

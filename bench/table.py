@@ -1,4 +1,4 @@
-"""One table of all figures: each beside its yardstick in the same run; printed, kept as JSON, and put into the docs."""
+"""The table of all figures with their yardsticks: printed, stored as JSON, and written into the docs."""
 
 import json
 import os
@@ -17,8 +17,7 @@ _HEAD = ("figure", "dr-ctl: median (least to most)", "yardstick: median (least t
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """What was measured so often of dr-ctl, and of its yardstick in turn with it; `goal` is for the ratio, `most` for
-    the median itself. None: there is none."""
+    """Measured values of dr-ctl and of its yardstick; `goal` limits the ratio, `most` the median."""
 
     name: str
     unit: str
@@ -64,19 +63,19 @@ def _short(value: float) -> str:
 
 
 def show(figures: Sequence[Figure]) -> None:
-    """Print them, a line each."""
+    """Print one line for each figure."""
     for figure in figures:
         print(" | ".join(filter(None, figure.cells())), flush=True)
 
 
 def keep(figures: Sequence[Figure]) -> None:
-    """Put them beside what other parts have measured before, as JSON and as the table in the docs."""
+    """Add figures to the stored ones, in the JSON file and in the table of the docs."""
     stored = json.loads(JSON_FILE.read_text()) if JSON_FILE.exists() else {}
     machine = f"{os.cpu_count()} cores, Python {platform.python_version()}, load {os.getloadavg()[1]:.1f}"
     for figure in figures:
         stored[figure.name] = {**asdict(figure), "median": figure.median, "ratio": figure.ratio, "machine": machine}
     rows = ",\n".join(f"{json.dumps(name)}: {json.dumps(item)}" for name, item in stored.items())
-    JSON_FILE.write_text(f"{{\n{rows}\n}}\n")  # a line each: of some there are thousands
+    JSON_FILE.write_text(f"{{\n{rows}\n}}\n")  # one line for each figure: some have thousands of values
     read = [Figure(**{key: item[key] for key in Figure.__slots__}) for item in stored.values()]
     lines = [row(_HEAD), row(["---"] * len(_HEAD)), *(row(item.cells()) for item in read)]
     before, _, tail = DOCS.read_text(encoding="utf-8").partition(BEGIN)

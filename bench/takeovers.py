@@ -1,5 +1,6 @@
-"""Kills the active node of a broker in the middle of each step of a planned move, at real groups under load, and prints
-what came of it: `python -m bench.takeovers [STEP …]` (about half an hour for all)."""
+"""Kills the active node of a real broker during each step of a move under load, and prints the results.
+
+`python -m bench.takeovers [STEP …]` (about half an hour for all)."""
 
 import json
 import random
@@ -17,7 +18,7 @@ from dr_ctl_lab.lab.lab import Lab
 STEPS = ("quiesce", "fence", "drain", "verify", "activate")
 TIMES = 2
 PASSED_S = 0.4
-"""For so long at most after the gate was seen to hold an activation is met: at a random moment."""
+"""The largest random delay between the passed gate and the kill, for the step activate."""
 RATE = 60
 LIMIT_S = 180.0
 HEAD = "| run | dies in | node of | end | after | serves | receive gap | lost | duplicates |"
@@ -44,7 +45,7 @@ class Operator:
         return document
 
     def began(self, step: str, runs: int, event: str = "started") -> bool:
-        """Say whether the run after so many has begun that step, or ended it."""
+        """Say whether the newest run, after `runs` others, has an event of that step."""
         journals = sorted(self._runs.glob("*/journal.jsonl"))
         rows = journals[-1].read_text("utf-8").split("\n")[:-1] if len(journals) > runs else []
         return any(
@@ -58,7 +59,7 @@ class Operator:
 
 
 def row(lab: Lab, operator: Operator, step: str, *, at_source: bool) -> str:
-    """One move, in which a node dies."""
+    """Kill a node during one move; return the row of the result."""
     serving = served(operator)
     target = "paris" if serving == "london" else "london"
     victim, before = serving if at_source else target, operator.runs
@@ -97,7 +98,7 @@ def served(operator: Operator) -> str:
 
 
 def whole(lab: Lab, operator: Operator, site: str) -> None:
-    """The node is back, and active again; where clients are to be kept out, each takeover has opened the listener."""
+    """Start the node again, wait until it is active, and close listeners that a takeover has opened."""
     lab.start(site, node="a")
     until(lambda: any(item.name == site and item.node == "a" and item.active for item in lab.status().sites))
     until(lambda: operator.run("status")["outcome"] == "ok")

@@ -1,4 +1,4 @@
-"""The stories on real brokers of every version, told again, and the table of docs/versions.md made from how they ended.
+"""Runs the stories on real brokers of every version, and writes the table of docs/versions.md.
 
 python -m bench.versions [VERSION ...]     default: all that tests/stories name, and those that labs have by themselves
 """
@@ -26,7 +26,7 @@ HEAD: Final = ("topology", "brokers", "the story", "on")
 
 
 def default_version(topology: str) -> str:
-    """The version that a lab of it has by itself."""
+    """The default version of a topology's lab."""
     distribution = KINDS.named(topology).distribution
     assert distribution is not None
     return distribution.version
@@ -41,7 +41,7 @@ def stories() -> Mapping[tuple[str, str], str]:
 
 
 def ran(ident: str) -> str:
-    """How it ended: in how many seconds, or not well."""
+    """Run a story; return its end, with its time where it passed."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         words = [sys.executable, "-m", "pytest", "-q", "-m", "", f"--junitxml={report}", f"{STORY}[{ident}]"]

@@ -1,4 +1,4 @@
-"""What a `monitor` costs: ten minutes of ten thousand queues of two real brokers, and a minute of fewer."""
+"""Memory, processor time and disk of a `monitor`: ten minutes of ten thousand queues, and a minute of fewer."""
 
 import os
 import subprocess
@@ -23,7 +23,7 @@ _HZ = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """What a process has used: memory now and at most in MiB, what of it is its own now, processor time."""
+    """A process's memory in MiB (present, largest, private), and processor time."""
 
     rss: float
     peak: float
@@ -32,8 +32,8 @@ class Used:
 
 
 def measured() -> list[Figure]:
-    """Beside the traffic of one queue. The estimates that the monitor asks for are processes of their own. Ends where
-    half of the readings are missing."""
+    """Measure with traffic in one queue. Estimates are other processes and not counted. Fail where half of the readings
+    are missing."""
     with lab_of(MOST) as (lab, folder), lab.load(RATE, queues=("orders.in",), work_ms=1) as load:
         load.wait_for(RATE)
         used = _watched(environment(lab, folder), LONG_S)
@@ -61,7 +61,7 @@ def measured() -> list[Figure]:
 
 
 def minute() -> list[Figure]:
-    """A minute of a monitor of few and of many queues: what it uses, and what it leaves on disk."""
+    """Measure a minute of a monitor of few and of many queues, with its history on disk."""
     figures = []
     for queues in (1, 100, MOST):
         with lab_of(queues) as (lab, folder), lab.load(RATE, queues=("orders.in",), work_ms=1) as load:
@@ -92,7 +92,7 @@ def _watched(env: Mapping[str, str], duration_s: int) -> list[Used]:
 
 
 def _samples(process: subprocess.Popen[bytes]) -> Iterator[Used]:
-    """Once a second while it runs."""
+    """Sample a process once a second while it runs."""
     while process.poll() is None:
         try:
             text = Path(f"/proc/{process.pid}/status").read_text()
@@ -100,7 +100,7 @@ def _samples(process: subprocess.Popen[bytes]) -> Iterator[Used]:
         except FileNotFoundError:
             return
         if "VmRSS:" not in text:
-            return  # it has ended, and nobody has waited for it
+            return  # it has ended and is a zombie
         rss, most, own = (int(text.partition(f"{key}:")[2].split()[0]) / 1024 for key in ("VmRSS", "VmHWM", "RssAnon"))
         yield Used(rss, most, own, (int(ticks[11]) + int(ticks[12])) / _HZ)
         try:
@@ -110,7 +110,7 @@ def _samples(process: subprocess.Popen[bytes]) -> Iterator[Used]:
 
 
 def _intervals_s(files: Sequence[Path]) -> tuple[float, ...]:
-    """Of the site that serves."""
+    """The intervals between readings of the serving site."""
     moments = set()
     for path in [path for path in files if path.parent.name == "site=london"]:
         mixed = pq.read_table(path, columns=["ts"], filters=[("kind", "=", "mixed")], partitioning=None)

@@ -1,4 +1,4 @@
-"""What the matrices share: operations on a twin with what must have been done before, and the judge of how they end."""
+"""Operations on a twin with their preparations, faults for them, and checks of their ends."""
 
 import os
 import threading
@@ -40,17 +40,16 @@ QUICK_S = 0.4
 RESTS_S, RESTS_WITHIN_S = 0.1, 3.0
 COMMANDS = "continuity.cmd.out"
 NOTHING_CHANGED = (10, 11, 12, 13, 14)
-GIVEN = "given"  # the header that tells each message of `put` from all others, at both sites
-# A shared store has no link to cut, the other site lacks nothing, and a failover has nothing to do: with its holder's
-# death the store goes to who waits, and that lets clients in. So there is no request to fail or to die at, and nothing
-# is owed: the lock keeps clients out of the site that was lost.
+GIVEN = "given"  # the header with the unique id of each message of `put`, the same at both sites
+# A shared store has no link, and a failover has nothing to do: when the holder dies, the other broker takes the store
+# and serves. So the failover makes no request and leaves no debt: the lock keeps clients out of the lost site.
 TAKEN_OVER = (SHARED_STORE,)
 _TAKEN: set[str] = set()
 
 
 @contextmanager
 def edited(stage: Stage) -> Iterator[dict[str, Any]]:
-    """Its settings, to be written anew as they are left."""
+    """The settings of a stage; changes of the block are written back."""
     document: dict[str, Any] = yaml.load(stage.settings_path.read_text(encoding="utf-8"), yaml.CSafeLoader)
     yield document
     text = yaml.dump(document, Dumper=yaml.CSafeDumper, sort_keys=False)
@@ -58,50 +57,49 @@ def edited(stage: Stage) -> Iterator[dict[str, Any]]:
 
 
 def put(twin: PlayedTwin, site: str, queue: str, count: int, pair: str | None = None) -> None:
-    """Messages as clients send them; its listener may be closed. Producers that write to both sites do so while they
-    can."""
+    """Send messages like a client, even where the listener is closed; with fan-out to both sites."""
     brokers = [twin.host(site, pair).broker]
     peer = twin.host(twin.other(site), pair).broker
     if isinstance(brokers[0], FanoutBroker) and brokers[0].attached:
         brokers.append(peer)
     with twin.locked():
         for number in range(count):
-            given = str(uuid4())
-            body, headers = f"message {number}".encode(), {"n": str(number), GIVEN: given, ID_HEADER: given}
+            ident = str(uuid4())
+            body, headers = f"message {number}".encode(), {"n": str(number), GIVEN: ident, ID_HEADER: ident}
             for broker in brokers:
                 now_ms, items = broker.now_ms(), {**headers}
                 broker.route(Message(broker.next_number(), queue, body, text=True, headers=items, timestamp_ms=now_ms))
 
 
 def take(twin: PlayedTwin, site: str, queue: str) -> None:
-    """The first message of a queue, as a client takes it; where the peer's copies stay, it tells the peer its id."""
+    """Consume the first message of a queue like a client, and store its id where consumers are idempotent."""
     broker = twin.host(site).broker
     with twin.locked():
-        lying = broker.queues[queue]
-        message = next(lying.available())
+        stored = broker.queues[queue]
+        message = next(stored.available())
         if isinstance(broker, BridgesBroker):
             ident = broker.identity(message)
             broker.ids.add(queue, ident, local=True)
             broker.notify(queue, ident)
         if isinstance(broker, FanoutBroker):
             broker.ids.add(queue, message.headers[ID_HEADER], local=True)
-        broker.remove(lying, message)
+        broker.remove(stored, message)
         _TAKEN.add(message.headers[GIVEN])
 
 
 def unprocessed(twin: PlayedTwin) -> set[str]:
-    """Who the messages are that lie anywhere, and that no client has taken."""
+    """The ids of all stored messages that no client has consumed."""
     with twin.locked():
         brokers = [twin.host(site, pair).broker for site in twin.sites for pair in twin.pairs]
-        lying = {
+        idents = {
             message.headers[GIVEN]
-            # Of brokers that share a store, one at most shows what lies in it.
+            # Of brokers that share a store, at most one shows its messages.
             for holder in (*brokers, *(broker.store for broker in twin.brokers(SharedStoreBroker)))
             for queue in holder.queues.values()
             for message in queue.messages.values()
             if GIVEN in message.headers
         }
-    return lying - _TAKEN
+    return idents - _TAKEN
 
 
 def fence(twin: PlayedTwin, dr_ctl: Command) -> None:
@@ -115,8 +113,8 @@ def drain(twin: PlayedTwin, dr_ctl: Command) -> None:
 
 
 def lose(twin: PlayedTwin, dr_ctl: Command) -> None:
-    """London dies with a message and an acknowledgement that Paris lacks. An agent is no part of the link that is cut:
-    where there is one, the copy of what was taken is gone."""
+    """Kill London with a message and an acknowledgement that were not shipped. An agent is not affected by the cut
+    link: it deletes the consumed message's copy."""
     taken_over = twin.kind.topology in TAKEN_OVER
     put(twin, "london", "orders.in", 2)
     twin.wait_mirrored()
@@ -134,11 +132,11 @@ def lose_and_return(twin: PlayedTwin, dr_ctl: Command) -> None:
     done(dr_ctl("failover", "--to", "paris", "--yes", *ACCEPTED))
     twin.heal()
     twin.start("london")
-    until(lambda: twin.host("paris").broker.attached)  # it dials anew by itself, and ships what it has to say
+    until(lambda: twin.host("paris").broker.attached)  # the link reconnects by itself
 
 
 def nothing(twin: PlayedTwin, dr_ctl: Command) -> None:
-    """It begins with London serving, and Paris in step."""
+    """Send messages to London, and wait until Paris has them."""
     for queue in ("orders.in", "orders.out"):
         put(twin, "london", queue, 2)
     twin.wait_mirrored()
@@ -151,7 +149,7 @@ def done(ended: Ended) -> Ended:
 
 @dataclass(frozen=True)
 class Operation:
-    """A command, what is done before it, and the sites that serve when it has done its work."""
+    """A command, its preparation, and the state after it."""
 
     words: tuple[str, ...]
     before: Callable[[PlayedTwin, Command], None]
@@ -164,7 +162,7 @@ class Operation:
         return self.words[0]
 
     def wanted(self, twin: PlayedTwin) -> bool:
-        """Say whether what was asked for really holds."""
+        """Say whether the state after the command holds."""
         return (
             serving(twin) == self.serving
             and all(open_at(twin, site) == {*twin.queues} for site in self.serving)
@@ -192,14 +190,13 @@ OPERATIONS = {
 
 
 def let_in(broker: Broker, queues: Sequence[str]) -> set[str]:
-    """The queues whose clients a broker would serve, were they at its listener. Where bridges join the sites, whoever
-    may send there or consume is in: a pause alone ends nothing, and may be a run's."""
+    """The queues whose clients have the rights to use them, apart from listeners and pauses."""
     words = ("send", "consume") if isinstance(broker, BridgesBroker) else ("send",)
     return {name for name in queues if any(broker.security.may(APP, word, name) for word in words)}
 
 
 def open_at(twin: PlayedTwin, site: str, pair: str | None = None) -> set[str]:
-    """The queues that clients reach at a site, whoever asks."""
+    """The queues that clients can use at a site."""
     return let_in(twin.host(site, pair).broker, twin.queues) if reached(twin, site, pair) else set()
 
 
@@ -209,7 +206,7 @@ def reached(twin: PlayedTwin, site: str, pair: str | None = None) -> bool:
 
 
 def serving(twin: PlayedTwin) -> tuple[str, ...]:
-    """The sites that let clients in, and let them work."""
+    """The sites that clients can use."""
     return tuple(site for site in twin.sites if open_at(twin, site))
 
 
@@ -221,31 +218,31 @@ def paused(twin: PlayedTwin) -> list[str]:
         for site, broker in brokers.items()
         if broker.alive
         for name, queue in broker.queues.items()
-        # What the plugin would tell a lost site is kept for as long as the debt stands, and no longer.
+        # The plugin's commands to a lost site are paused while the debt exists.
         if queue.paused and not (owed and name == COMMANDS) and not gated(broker, queue)
     ]
 
 
 def gated(broker: Broker, queue: Queue) -> bool:
-    """Say whether a pause is a part of what keeps clients out of a queue."""
+    """Say whether a pause belongs to a closed queue."""
     return isinstance(broker, BridgesBroker) and queue.paused and not let_in(broker, [queue.address])
 
 
 def kept(twin: PlayedTwin, site: str) -> dict[str, dict[str, frozenset[str]]]:
-    """What management has set at a site, by match: the roles that may do something, and what."""
+    """The rights that management has set at a site, by match and role."""
     security = twin.host(site).broker.security
     return {match: {role: may for role, may in grants.items() if may} for match, grants in security.stored.items()}
 
 
 def documents(twin: PlayedTwin) -> list[str]:
-    """Those at the brokers, and those of brokers that keep none."""
+    """dr-ctl's documents at the brokers, and in the state directory for brokers without any."""
     kept = Path(os.environ.get("DR_CTL_STATE_DIR", twin.directory)).glob("**/documents/*/*/*.*")
     queues = [name for site in twin.sites for name in twin.host(site).broker.queues if name.startswith("dr-ctl.")]
     return [*queues, *(path.name for path in kept)]
 
 
 def scene(twin: PlayedTwin) -> dict[str, Any]:
-    """All that can be set and all messages, but for the documents of dr-ctl's own."""
+    """The settable state and the messages, without dr-ctl's documents."""
     dump = twin.dump()
     for item in dump.values():
         for part in (item["settable"]["queues"], item["messages"]):
@@ -257,7 +254,7 @@ def scene(twin: PlayedTwin) -> dict[str, Any]:
 
 
 def at_rest(twin: PlayedTwin) -> dict[str, Any]:
-    """The scene once it has stayed the same for a while: the end of a run does not wait for the last confirmation."""
+    """The scene once it no longer changes: a run does not wait for the last confirmations."""
     end = boottime_s() + RESTS_WITHIN_S
     now, since = scene(twin), boottime_s()
     while boottime_s() - since < RESTS_S and boottime_s() < end:
@@ -268,9 +265,8 @@ def at_rest(twin: PlayedTwin) -> dict[str, Any]:
 
 
 def as_undone(document: dict[str, Any], twin: PlayedTwin, operation: Operation) -> dict[str, Any]:
-    """What an undo has to put back of a scene. A site that came back stays closed, whatever becomes of its return:
-    where bridges join the sites, queue by queue. One that was taken in stays so, and so do the listener and the rights
-    that let it."""
+    """The parts of a scene that an undo restores. A site that came back stays closed, with bridges queue by queue; a
+    reinstated one stays reinstated, with its listener and rights."""
     by_name = {name: dict(item["settable"]) for name, item in document.items()}
     returns = operation.before is lose_and_return
     rejoined = returns and not any(name.startswith("dr-ctl.debt.") for name in documents(twin))
@@ -281,7 +277,7 @@ def as_undone(document: dict[str, Any], twin: PlayedTwin, operation: Operation) 
                 for listener, is_open in value["listeners"].items()
                 if listener in ("clients", "stomp")
             }
-            # The first message that arrives by it makes such a queue.
+            # The first message over the link creates such a queue.
             value["queues"] = {
                 queue: item for queue, item in value["queues"].items() if ".to-" not in queue and queue != COMMANDS
             }
@@ -294,7 +290,7 @@ def as_undone(document: dict[str, Any], twin: PlayedTwin, operation: Operation) 
 
 
 class Died(BaseException):
-    """The process ends here; nothing on the way may catch it."""
+    """The process dies; no code may catch it."""
 
 
 def die() -> None:
@@ -302,8 +298,8 @@ def die() -> None:
 
 
 class Death:
-    """Ends the process right before or right after its n-th request that changes a broker or a workload, or does `act`
-    there; `requests` says of each before which of the calls it was made, and after which it was answered."""
+    """Ends the process, or calls `act`, right before or after its n-th changing request. `requests` has of each request
+    the number of the next call, and of the last call at its answer."""
 
     def __init__(
         self, at: int | None, *, after: bool, calls: Sequence[object] = (), act: Callable[[], object] = die
@@ -318,7 +314,7 @@ class Death:
         monkeypatch.setattr(WorkloadSites, "send", self._mortal(WorkloadSites.send))
 
     def _mortal(self, send: Callable[..., Any]) -> Callable[..., Any]:
-        def mortal(*given: Any) -> Any:
+        def mortal(*arguments: Any) -> Any:
             made = len(self._calls) + 1
             with self._counting:  # both sites' requests may go out at the same time
                 nth = len(self.requests)
@@ -326,7 +322,7 @@ class Death:
             strikes = nth + 1 == self.at
             if strikes and not self.after:
                 self._act()
-            outcome = send(*given)
+            outcome = send(*arguments)
             self.requests[nth] = (made, len(self._calls))
             if strikes and self.after:
                 self._act()
@@ -336,20 +332,20 @@ class Death:
 
 
 def effects(twin: PlayedTwin) -> list[tuple[str, str, str]]:
-    """What was changed, each as often as it was, without the documents of dr-ctl's own and its probe. A role's setting
-    that is taken away twice in a row was taken away once: that it is in force does not say whether it still stands."""
-    items = []
+    """All changes, sorted, without those of dr-ctl's documents and probes. Two successive removals of a role's setting
+    count once: a run cannot see whether a setting is stored."""
+    result = []
     for change in twin.changes():
         if "Queue(" in change.operation or "BrokerConnection(" in change.operation:
             continue
         effect = (change.site, change.bean, change.operation)
-        if "SecuritySettings(" not in change.operation or items[-1:] != [effect]:
-            items.append(effect)
-    return sorted(items)
+        if "SecuritySettings(" not in change.operation or result[-1:] != [effect]:
+            result.append(effect)
+    return sorted(result)
 
 
 def bare(document: dict[str, Any]) -> dict[str, Any]:
-    """A scene without what differs from twin to twin: where messages were born."""
+    """A scene with counts in the place of messages, whose origins differ from twin to twin."""
     return {
         name: {
             "settable": value["settable"],
@@ -362,16 +358,15 @@ def bare(document: dict[str, Any]) -> dict[str, Any]:
 def at_calls(
     patch: pytest.MonkeyPatch, goal: Goal, act: Callable[[], object], *, at: str = "", first: bool = False
 ) -> None:
-    """Have something happen as soon as calls of that kind have been answered, at any site or at one; `first`: right
-    before they go out."""
+    """Call `act` after calls with a goal were answered, at any site or at one; with `first` before they are sent."""
     post = Sender._post
 
     def posted(sender: Sender, calls: Sequence[Call]) -> Sequence[Outcome]:
-        meant = any(call.goal is goal and call.site.startswith(at) for call in calls)
-        if meant and first:
+        has_goal = any(call.goal is goal and call.site.startswith(at) for call in calls)
+        if has_goal and first:
             act()
         outcomes = post(sender, calls)
-        if meant and not first:
+        if has_goal and not first:
             act()
         return outcomes
 
@@ -379,7 +374,7 @@ def at_calls(
 
 
 def goals(patch: pytest.MonkeyPatch) -> list[list[Goal | None]]:
-    """What the calls of each request are for, as they go out from now on."""
+    """Record the goals of each request's calls."""
     post, sent = Sender._post, list[list[Goal | None]]()
 
     def posted(sender: Sender, calls: Sequence[Call]) -> Sequence[Outcome]:
@@ -391,7 +386,7 @@ def goals(patch: pytest.MonkeyPatch) -> list[list[Goal | None]]:
 
 
 def dies(dr_ctl: Command, *words: str, once: Goal = Goal.OPEN, first: bool = False, by: Death | None = None) -> None:
-    """A command whose process ends as soon as it has opened a site, or did something else."""
+    """Run a command whose process dies after calls with the goal `once`, or by another death."""
     with pytest.MonkeyPatch.context() as patch:
         by.strike(patch) if by is not None else at_calls(patch, once, die, first=first)
         with pytest.raises(Died):
@@ -399,14 +394,14 @@ def dies(dr_ctl: Command, *words: str, once: Goal = Goal.OPEN, first: bool = Fal
 
 
 def without_agents(twin: PlayedTwin) -> None:
-    """No agent of the twin's own deletes copies."""
+    """Stop the twin's own agents."""
     for broker in twin.brokers(BrokerSyncBroker):
         if broker.agent is not None:
             broker.agent.stop()
 
 
 class Judge:
-    """Stands at every client listener of a twin, and looks after every request: notes what is open at both sites."""
+    """Checks after every change whether a queue is open at both sites, and lists those that were."""
 
     def __init__(self, twin: PlayedTwin, monkeypatch: pytest.MonkeyPatch) -> None:
         self.twice: list[str] = []
@@ -437,13 +432,13 @@ class Judge:
         return noted
 
     def _note(self, broker: Broker, value: set[str]) -> None:
-        both = value & open_at(self._twin, self._twin.other(broker.site), broker.pair)
-        self.twice += [f"{broker.site}/{broker.pair} {name}" for name in sorted(both)]
+        open_twice = value & open_at(self._twin, self._twin.other(broker.site), broker.pair)
+        self.twice += [f"{broker.site}/{broker.pair} {name}" for name in sorted(open_twice)]
 
 
 @contextmanager
 def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Let no wait of the block last: a time-out is told after a moment, an undo gives up after a few."""
+    """Shorten all waits in the block."""
     post = Wire.post
 
     def soon(self: Wire, bodies: Sequence[Any], timeout_s: float) -> list[Answer]:

@@ -1,4 +1,4 @@
-"""A pair of brokers, real or simulated, as the contract tests ask it: nothing here knows which of the two it is."""
+"""The interface of contract tests to a pair of brokers, the same for real and simulated ones."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ TAKES_S = 60.0
 
 
 class Client:
-    """One STOMP connection that is in. It sends and takes as clients of Artemis do."""
+    """A STOMP connection after its login, as of an Artemis client."""
 
     def __init__(self, place: SiteState, headers: Mapping[str, str]) -> None:
         self._enter(place.stomp, place.app, headers)
@@ -72,7 +72,7 @@ class Client:
         self._frames: list[Frame] = []
 
     def frame(self, command: str, wanted: Callable[[Frame], bool] = lambda _: True, *, within_s: float = 5.0) -> Frame:
-        """The next frame of a kind; what comes before it is kept."""
+        """The next frame of a kind; earlier frames are kept."""
         end = boottime_s() + within_s
         while True:
             for one in self._frames:
@@ -110,7 +110,7 @@ class Client:
 
 
 class ClassicClient(Client):
-    """One that sends and takes as clients of Classic do, at any listener."""
+    """A STOMP connection as of a Classic client, at any listener."""
 
     def __init__(self, place: SiteState, listener: str, login: Login) -> None:
         self._enter(Address("127.0.0.1", place.ports[listener]), login)
@@ -124,8 +124,8 @@ class ClassicClient(Client):
         self.confirmed("SUBSCRIBE", id=ident, destination=to, **{"ack": "client-individual", **headers})
 
 
-class Asked:
-    """What is tested. `stage` can be killed, started, cut and healed in the same words, whatever it is."""
+class BrokerSubject:
+    """The tested brokers. `stage` is a lab or a twin, which have the same methods."""
 
     def __init__(self, stage: Lab | PlayedTwin) -> None:
         self.stage = stage
@@ -133,19 +133,18 @@ class Asked:
     def place(self, site: str) -> SiteState:
         return self.stage.site(site)
 
-    def _post(self, url: str, body: Any, who: Login, headers: Mapping[str, str]) -> requests.Response:
-        """Send a document to a console as it is, past what the product would send; by the system's own wires, where it
-        has some."""
+    def _post(self, url: str, body: Any, login: Login, headers: Mapping[str, str]) -> requests.Response:
+        """Post any document to a console, over the simulated network where there is one."""
         with requests.Session() as session:
             if (wires := system().wires) is not None:
                 session.mount("http://", wires.adapter())
-            return session.post(url, json=body, auth=(who.user, who.password), headers=dict(headers), timeout=10)
+            return session.post(url, json=body, auth=(login.user, login.password), headers=dict(headers), timeout=10)
 
     def posted(self, site: str, body: Any) -> requests.Response:
         raise NotImplementedError
 
     def ask(self, site: str, **request: Any) -> dict[str, Any]:
-        """One request, what is always in its answer: some versions add to each, whether it is wanted or not."""
+        """Send one request; return its answer, without parts that only some versions add."""
         document = self.posted(site, {"config": {"includeRequest": False}, **request}).json()
         return {key: value for key, value in document.items() if key not in ("request", "timestamp", "stacktrace")}
 
@@ -167,15 +166,15 @@ class Asked:
         raise NotImplementedError
 
     def call(self, site: str, operation: str, *arguments: Any) -> dict[str, Any]:
-        """What the broker answers that is called."""
+        """Call an operation of the broker; return its answer."""
         return self.execute(site, self.server(site), operation, *arguments)
 
     def on(self, site: str, operation: str, *arguments: Any, queue: str = IN) -> Any:
-        """What a queue gives that is called."""
+        """Call an operation of a queue; return its value."""
         return self.done(site, self.queue(site, queue), operation, *arguments)
 
 
-class Subject(Asked):
+class Subject(BrokerSubject):
     """A mirrored pair."""
 
     def __init__(self, stage: Lab | PlayedTwin) -> None:
@@ -185,8 +184,7 @@ class Subject(Asked):
         self._before: dict[str, dict[str, Any]] = {site: self._counted(site) for site in SITES}
 
     def reset(self) -> None:
-        """As after its start: a real pair is shared by all tests, and what a failed one left closed or paused would
-        fail all that follow."""
+        """Restore the state after the start: all tests share a real pair."""
         assert isinstance(self.stage, Lab)
         for site in SITES:
             self.stage.start(site)
@@ -197,7 +195,7 @@ class Subject(Asked):
 
     @contextmanager
     def billing(self, site: str) -> Iterator[Client]:
-        """A client with a name that sends a message, and holds it."""
+        """A named client that sends a message, and keeps it unacknowledged."""
         with self.client(site, **{"client-id": "billing"}) as client:
             client.send(IN)
             client.subscribe(IN)
@@ -239,7 +237,7 @@ class Subject(Asked):
 
     @contextmanager
     def reader(self, site: str) -> Iterator[Reader]:
-        """The product's own way to look."""
+        """dr-ctl's reader."""
         at = self.place(site)
         with closing(Wire(Account(jolokia(at), at.admin.user, at.admin.password, "http://127.0.0.1"))) as wire:
             yield Reader(wire)
@@ -254,7 +252,7 @@ class Subject(Asked):
         return {**start, **{beans.parts(bean)["queue"]: row for bean, row in reading.items()}}
 
     def counters(self, site: str, queue: str) -> tuple[int, int, int]:
-        """Added, acknowledged, killed: in this test, or in this life of the broker."""
+        """Added, acknowledged, killed: since the test's start, or the broker's."""
         now, before = self._counted(site), self._before[site]
         was = before.get(queue, {}) if now["StartTime"] == before["StartTime"] else {}
         added, acknowledged, killed = (now[queue][name] - was.get(name, 0) for name in COUNTERS)
@@ -276,12 +274,12 @@ class Subject(Asked):
         return self.call(site, f"destroyQueue({TEXT})", name)
 
     def put(self, site: str, queue: str, count: int = 1, **headers: str) -> None:
-        """Messages through management: the listeners may be closed."""
-        who = self.place(site).admin
+        """Send messages by management, even where listeners are closed."""
+        login = self.place(site).admin
         for number in range(count):
             options = {"n": str(number), **headers}
             assert self.done(
-                site, self.queue(site, queue), SEND, options, 3, f"message {number}", True, who.user, who.password
+                site, self.queue(site, queue), SEND, options, 3, f"message {number}", True, login.user, login.password
             )
 
     def create(self, site: str, name: str, **more: Any) -> dict[str, Any]:
@@ -289,7 +287,7 @@ class Subject(Asked):
         return self.call(site, f"createQueue({TEXT})", json.dumps(options))
 
     def settled(self) -> None:
-        """Wait until nothing is under way; a message that management has just sent may not be in the outflow yet."""
+        """Wait until nothing is under way; a new message may not be in the outflow yet."""
         until(lambda: all(self.shipping(site)["MessageCount"] == 0 == self.pending(site) for site in SITES))
 
     @contextmanager
@@ -311,10 +309,10 @@ class _Names(dict[str, str]):
 
 
 class GroupSubject(Subject):
-    """A mirrored pair of brokers of several nodes: `london/b` is one of London's, `london` the one that is active."""
+    """A mirrored pair of brokers of several nodes: `london/b` is a node, `london` the active one."""
 
     def __init__(self, stage: Lab | PlayedTwin) -> None:
-        Asked.__init__(self, stage)
+        BrokerSubject.__init__(self, stage)
         self.broker = _Names(self.place)
 
     def place(self, site: str) -> SiteState:
@@ -322,7 +320,7 @@ class GroupSubject(Subject):
         return self.stage.site(name, node=node or None)
 
     def reset(self) -> None:
-        """The first nodes are active, and nothing lies anywhere."""
+        """Make the first nodes active, and empty the queues."""
         for site in SITES:
             if self.active(f"{site}/a") is not True:  # where the other one stays active
                 self.stage.kill(site)
@@ -338,7 +336,7 @@ class GroupSubject(Subject):
             self.destroy(site, "dr-ctl.contract.london")
 
     def active(self, at: str) -> bool | None:
-        """None where no console answers."""
+        """Whether a node is active; None where no console answers."""
         try:
             return bool(self.read(at, self.server(at), "Active")["Active"])
         except (requests.ConnectionError, KeyError):
@@ -356,8 +354,7 @@ class GroupSubject(Subject):
 
 
 class PluginSubject(Subject):
-    """A pair that the continuity plugin joins: listeners open by activation, the plugin's queues are wherever it has
-    put them."""
+    """A pair of artemis-continuity: activation opens listeners; the plugin decides the names of its beans."""
 
     def reset(self) -> None:
         """London serves, nothing lies anywhere, nothing is under way: a real pair is shared by all tests."""
@@ -389,12 +386,12 @@ class PluginSubject(Subject):
         return service_bean(self.broker[site])
 
     def at(self, site: str, queue: str) -> str:
-        """The bean of a queue, found as a caller would have to."""
+        """The bean of a queue, by search."""
         [answer] = self.ask(site, type="search", mbean=f'{self.server(site)},queue="{queue}",*')["value"]
         return str(answer)
 
     def bridges(self, site: str, *ends: str) -> list[str]:
-        """Wherever the plugin has put their beans."""
+        """The names of bridges' beans, by search."""
         patterns = [f"{self.server(site)},{name}" for name in ("bridge=*,*", "component=bridges,*")]
         rows = [self.ask(site, type="read", mbean=pattern, attribute=["Name"]).get("value", {}) for pattern in patterns]
         return [bean for beans_ in rows for bean, row in beans_.items() if row["Name"].endswith(ends)]
@@ -407,7 +404,7 @@ class PluginSubject(Subject):
         return sum(self.read(site, bridge.bean, "MessagesPendingAcknowledgement").values()) - bridge.acked
 
     def serving(self, site: str) -> tuple[bool, bool] | None:
-        """Activated, delivering; None where the plugin is not there."""
+        """Whether it is activated, and delivers; None without the plugin."""
         answer = self.ask(site, type="read", mbean=self.service(site))
         return (answer["value"]["SiteActivated"], answer["value"]["Delivering"]) if answer["status"] == 200 else None
 
@@ -422,7 +419,7 @@ class PluginSubject(Subject):
         return one_flow
 
     def depths(self, *queues: str) -> list[int]:
-        """How deep each queue is at London, then at Paris."""
+        """The depths of the queues at London, then at Paris."""
         return [depth for site in SITES for depth in self.depths_at(site, *queues)]
 
     def depths_at(self, site: str, *queues: str) -> list[int]:
@@ -444,7 +441,7 @@ class PluginSubject(Subject):
                 client.send(queue, body, order_id=body)
 
     def move(self, to: str) -> None:
-        """Deactivate the one and activate the other, and wait until it delivers."""
+        """Deactivate one site, activate the other, and wait until it delivers."""
         self.execute(other(to), self.service(other(to)), DEACTIVATE)
         self.quiet()
         self.execute(to, self.service(to), ACTIVATE, 20_000)
@@ -452,7 +449,7 @@ class PluginSubject(Subject):
         self.quiet()
 
     def quiet(self) -> None:
-        """Wait until nothing is under way, several times in a row."""
+        """Wait until nothing is under way in several successive readings."""
         in_a_row = 0
 
         def even() -> bool:
@@ -464,7 +461,7 @@ class PluginSubject(Subject):
         until(even, within_s=20)
 
     def staged(self, queue: str, count: int, site: str = "paris") -> None:
-        """Wait until so many are staged and none of them waits for its time."""
+        """Wait until `count` messages are staged and due."""
 
         def there() -> bool:
             staged = self.flow(site, queue).staging
@@ -474,7 +471,7 @@ class PluginSubject(Subject):
 
 
 class BridgesSubject(Subject):
-    """A pair that diverts and bridges join: a queue is closed at a site by roles and by a pause that lasts."""
+    """A pair of artemis-bridges: a queue is closed by rights and a lasting pause."""
 
     def reset(self) -> None:
         """London serves, nothing lies anywhere, nothing is under way: a real pair is shared by all tests."""
@@ -512,7 +509,7 @@ class BridgesSubject(Subject):
             return set(store.execute("SELECT queue, id FROM processed"))
 
 
-class ClassicSubject(Asked):
+class ClassicSubject(BrokerSubject):
     """Two Classic brokers that copy to each other."""
 
     def probes(self, site: str) -> type:
@@ -526,7 +523,7 @@ class ClassicSubject(Asked):
             return False
 
     def reset(self) -> None:
-        """Nothing lies anywhere, nothing is under way: a real pair is shared by all tests."""
+        """Empty all queues, and wait until nothing is under way: all tests share a real pair."""
         for site in SITES:
             self.stage.start(site)
             self.done(site, self.network(site), "start()")
@@ -578,21 +575,21 @@ class ClassicSubject(Asked):
         return self.depths(site).get(queue, 0)
 
     def copied(self, site: str) -> str:
-        """The queue of copies that leave a site."""
+        """The copy queue of a site."""
         return f"{IN}.to-{other(site)}"
 
     def ids(self, site: str, queue: str = IN) -> list[str]:
         return [row["JMSMessageID"] for row in self.on(site, "browse()", queue=queue)]
 
     def send(self, count: int) -> list[str]:
-        """So many messages to London, numbered; the ids of all that lie there."""
+        """Send `count` numbered messages to London; return the ids of all its messages."""
         with self.client("london") as client:
             for number in range(count):
                 client.send(IN, f"body {number}", n=str(number))
         return self.ids("london")
 
     def fill(self, site: str, count: int, queue: str = IN) -> None:
-        """So many messages, of which the last is confirmed."""
+        """Send `count` messages; the last is confirmed."""
         with self.client(site) as client:
             headers = {"destination": f"/queue/{queue}", "persistent": "true"}
             for _ in range(count - 1):
@@ -600,14 +597,14 @@ class ClassicSubject(Asked):
             client.send(queue)
 
     def take(self, site: str, count: int, word: str = "ACK") -> None:
-        """So many messages, one after the other, and each answer confirmed."""
+        """Consume `count` messages one by one, with confirmed acknowledgements."""
         with self.client(site) as client:
             client.subscribe(IN, **{"activemq.prefetchSize": "1"})
             for _ in range(count):
                 client.ack(client.message(), word)
 
     def settled(self) -> None:
-        """Wait until nothing is to be shipped."""
+        """Wait until all copies are shipped."""
         until(lambda: not any(self.depth(site, self.copied(site)) for site in SITES), within_s=20)
 
     @contextmanager
@@ -644,12 +641,12 @@ class ClassicSubject(Asked):
 
 
 class ClassicGroupSubject(ClassicSubject):
-    """Brokers of several nodes, as GroupSubject has them."""
+    """A pair of classic-brokersync with several nodes."""
 
     place = GroupSubject.place
 
     def reset(self) -> None:
-        """The first nodes have the store."""
+        """Make the first nodes active."""
         for site in SITES:
             if not self.answers(f"{site}/a"):
                 self.stage.kill(site)
@@ -659,7 +656,7 @@ class ClassicGroupSubject(ClassicSubject):
 
 
 class FanoutSubject(ClassicSubject):
-    """Producers write to both."""
+    """A pair of classic-fanout."""
 
     def reset(self) -> None:
         for site in SITES:
@@ -667,7 +664,7 @@ class FanoutSubject(ClassicSubject):
 
 
 class StoreSubject(ClassicSubject):
-    """Both share a store: London serves, and Paris waits."""
+    """A pair of classic-shared-store: London serves, and Paris waits."""
 
     def reset(self) -> None:
         for site in SITES:
@@ -683,7 +680,7 @@ class StoreSubject(ClassicSubject):
         self.empty("london", *self.depths("london"))
 
     def stop(self, site: str) -> None:
-        """Whoever asks for that is hardly ever answered, or not to the end."""
+        """Stop a broker; the request gets no complete answer."""
         with suppress(requests.RequestException):
             self.execute(site, self.server(site), "stop()")
 
@@ -691,7 +688,7 @@ class StoreSubject(ClassicSubject):
         return FileLock(self.stage.directory / "store" / "lock").read().held is True
 
     def runs(self, site: str) -> bool:
-        """What the command of the settings says of its process."""
+        """Whether the `state` command of the settings says that it runs."""
         value: Any = yaml.safe_load(self.stage.settings_path.read_text())
         words = value["sites"][site]["brokers"][0]["process"]["state"]
         code = subprocess.run(words, cwd=self.stage.directory, timeout=10, check=False).returncode
@@ -710,7 +707,7 @@ def other(site: str) -> str:
 
 
 def comes(read: Callable[[], object], wanted: object, *, within_s: float = 10.0) -> None:
-    """Wait until what is read is as it should be; else show what it is."""
+    """Wait until a reading equals `wanted`; fail with the reading."""
     end = boottime_s() + within_s
     while (reading := read()) != wanted and boottime_s() < end:
         system().sleep(0.01)
