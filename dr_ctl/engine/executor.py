@@ -332,7 +332,9 @@ class Execution(Generic[O]):
         self.listener(Notice(f"{cause.text}: undoing"))
         failed: dict[str, list[str]] = {}
         stranded_by = ""
-        for step in to_undo(self.journal.replay()):
+        steps = to_undo(self.journal.replay())
+        stays = not steps and self._spec.operation in operations.IN_PLACE  # messages that were removed or moved
+        for step in steps:
             self.journal.step(step, StepEvent.UNDO_STARTED, {})
             context = self._context(step, None)
             try:
@@ -354,13 +356,14 @@ class Execution(Generic[O]):
         refused = cause.code in (ExitCode.PRECHECK_FAILED, ExitCode.LOSS_REFUSED, ExitCode.DECLINED)
         code = ExitCode.STRANDED if failed else ExitCode.REVERTED if refused else cause.code
         left = "; ".join(f"{', '.join(verbs)}: {why}" for why, verbs in failed.items())
-        end = f"; not everything could be undone: {left}" if failed else f"{self._reinstated_text()}; undone"
+        end = "; what it did stays so" if stays else f"{self._reinstated_text()}; undone"
+        end = f"; not everything could be undone: {left}" if failed else end
         text = f"{cause.text}{end}"
         if stranded_by and len(failed) == 1:  # the other failures are consequences
             text = f"{stranded_by}; so not undone: {', '.join(failed[stranded_by])}; before that: {cause.text}"
             if self.plan.serving == (self._move.target,):  # the target served before the run too: the cause comes first
                 text = f"{cause.text}; {stranded_by}"
-        return self._result(code, text, undone=not failed)
+        return self._result(code, text, undone=not failed and not stays)
 
     def _result(self, code: ExitCode, text: str | None, *, undone: bool | None = None) -> RunResult[O]:
         """Read both sites once more: the result is what is seen after the run, not what the run intended."""

@@ -256,7 +256,7 @@ def how_ended(files: RunFiles) -> tuple[str, str, Mapping[str, Any]]:
         outcome, summary, was_undone = str(result["outcome"]), str(result["summary"]), result["data"].get("undone")
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         return "unknown", f"result.json cannot be read ({type(error).__name__}): see runs show", {}
-    return ABORTED if outcome == ExitCode.OK.outcome and was_undone is True else outcome, summary, result
+    return ABORTED if outcome == ExitCode.OK.outcome and was_undone is not None else outcome, summary, result
 
 
 def approvers(by: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:

@@ -181,7 +181,8 @@ def _ended(code: float | None, command: str, undone: object, what: str) -> tuple
             return Tone.UNDONE, "Stopped by a signal; undone"
         return Tone.BAD, "Stopped by a signal; what was changed was not undone"
     if known is ExitCode.OK and command == "abort":
-        return Tone.UNDONE, "Aborted: all that the run changed was undone, and the undo was verified"
+        verified = "all that the run changed was undone, and the undo was verified"
+        return Tone.UNDONE, f"Aborted: {'what it did stays so' if undone is False else verified}"
     tone, brief = meanings()[known].tone, meanings()[known].brief
     if undone is True:
         why = ", because the drain did not finish in time" if known is ExitCode.DRAIN_TIMEOUT else ""
