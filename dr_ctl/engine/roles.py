@@ -92,14 +92,17 @@ def units_divided(snapshot: Observation) -> bool:
 
 
 def unserved(snapshot: Observation, *, by_unit: bool) -> Iterator[Finding]:
-    """Find units that are closed at both sites while a site serves others. With `by_unit`, each can be opened alone."""
+    """Find units that are closed at both sites, or were served by a site that is down, while a site serves others.
+    With `by_unit`, each can be opened alone."""
     serving = sites_serving(snapshot)
-    shut = [unit.name for unit in snapshot.units if not unit.open_at and {*unit.closed_at} >= {*snapshot.roles}]
+    down = [site for site, role in snapshot.roles.items() if role is Role.DOWN and by_unit]
+    shut = [unit.name for unit in snapshot.units if not unit.open_at and {*unit.closed_at, *down} >= {*snapshot.roles}]
     if not serving or not shut:
         return
     site = serving[0]
     for name in shut if by_unit else ():
-        yield found("DR-UNIT-003.unit", site=site, unit=name, quoted=quote(name))
+        key = "DR-UNIT-003.lost_unit" if down else "DR-UNIT-003.unit"
+        yield found(key, site=site, unit=name, quoted=quote(name), down=brief(down))
     if not by_unit:
         yield found("DR-UNIT-003.rest", site=site, units=brief(shut))
 
