@@ -163,7 +163,10 @@ class Listeners:
             flags = methodcaller("open_listeners", timeout_s=self._observer.timeouts.flag_s)
             shut = not any(self._observer.ask_all(flags, sessions))
         except BrokerError as error:
-            return f"it does not answer: {error}"
+            # Ports that refuse let no client in: a broker that waits for a store opens none.
+            refused = isinstance(error, Unreachable) and error.refused
+            shut = refused and all(isinstance(result, Closed) for result in self.login_results(sessions).values())
+            return None if shut else f"it does not answer: {error}"
         probed = [session for session in sessions if session.fenced_by_listener]
         return None if shut and not (probed and self.accept_client(probed)) else "a client may be let in"
 
