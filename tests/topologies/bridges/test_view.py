@@ -430,6 +430,7 @@ UNROUTED = {"mirror.orders": 3}
 DEEP = with_queue(replace(LONDON, unrouted=UNROUTED), "orders", depth=COMPARED + 1)
 UNSHIPPED = replace(LONDON, ids=flow("london", IDS, bridges=(bridge("london", IDS, started=False),)))
 MISSING = replace(PARIS, queues=PARIS.queues[1:])
+REFUSING = with_role(PARIS, "orders", {**CLOSED, "bridge": ()})
 LEAVES, TAKES = "`--accept-difference orders=3`", "is paused there, and clients may send to it"
 ONE = [
     (replace(LONDON, ids=None), PARIS, "DR-BRIDGE-003 error", "would come as duplicates"),
@@ -449,7 +450,8 @@ ONE = [
     (bridged(origin="paris"), PARIS, "DR-BRIDGE-007 error", "or of nobody"),
     (filtered(None), PARIS, "DR-BRIDGE-007 error", "its filter is missing"),
     (filtered("ARTEMIS_MESSAGE_ORIGIN = 'london'"), PARIS, "DR-BRIDGE-007 error", "or of nobody"),
-    (LONDON, with_role(PARIS, "orders", {**CLOSED, "bridge": ()}), "DR-BRIDGE-008 error", "role bridge may not send"),
+    (LONDON, REFUSING, "DR-BRIDGE-008 error", "role bridge may not send"),
+    (LONDON, replace(REFUSING, connections=()), "DR-BRIDGE-008 error", "role bridge may not send"),
     (replace(LONDON, config=Config(("clients",), ("bridge",), None)), PARIS, "DR-BRIDGE-009 error", "which roles"),
     (LONDON, replace(PARIS, arrived=(arrived("paris", consumers=0),)), "DR-BRIDGE-010 error", "nothing applies"),
     (LONDON, MISSING, "DR-BRIDGE-011 error", "ships it into nothing"),
