@@ -23,7 +23,7 @@ class Lock:
     coordinators: list["Coordinator"] = field(default_factory=list)
     leased: bool = False
 
-    def settle(self) -> None:
+    def reassign(self) -> None:
         for coordinator in self.coordinators:
             coordinator.locked &= coordinator.broker.alive
         if not (self.leased or any(coordinator.locked for coordinator in self.coordinators)):
@@ -46,12 +46,12 @@ class Coordinator:
 
     def start(self) -> None:
         self.started = True
-        self.lock.settle()
+        self.lock.reassign()
 
     def stop(self) -> None:
         self.started = self.locked = False
         self.broker.close_listener(self.broker.acceptors[self.listener])
-        self.lock.settle()
+        self.lock.reassign()
 
     @property
     def status(self) -> str:
@@ -60,7 +60,7 @@ class Coordinator:
 
 def listing(broker: "ArtemisBroker") -> str:
     for coordinator in broker.coordinators:
-        coordinator.lock.settle()
+        coordinator.lock.reassign()
     kind = "org.apache.activemq.artemis.lockmanager.file.FileBasedLockManager"
     return json.dumps(
         [
