@@ -30,7 +30,7 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, brief
 from dr_ctl.core.system import boottime_s, system
 from dr_ctl.core.timeouts import Timeouts
-from dr_ctl.engine.context import handlers_kept
+from dr_ctl.engine.context import restored_handlers
 from dr_ctl.engine.runs import write
 from dr_ctl.settings.loader import load
 from dr_ctl.topologies import registry
@@ -319,7 +319,7 @@ class _Play:
         """Run a command in this process; return its document."""
         out, quiet = io.StringIO(), io.StringIO()
         options = ("--config", str(self._twin.settings_path), "--state-dir", str(self._state), "--json", "--quiet")
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(quiet), handlers_kept():
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(quiet), restored_handlers():
             code = run([*words, *options], Session(timeouts=TIMEOUTS))
         envelope: Mapping[str, Any] = json.loads(out.getvalue())
         self._variation.ends.append(End(" ".join(words), code, str(envelope["summary"])))

@@ -19,8 +19,8 @@ def impatient(monkeypatch: pytest.MonkeyPatch, kind: type[Any] | None = None, **
     if kind is None:
         brief = replace(PATIENCE, **shorter)
     else:
-        others = [limits for limits in PATIENCE.own if not isinstance(limits, kind)]
-        brief = replace(PATIENCE, own=(replace(PATIENCE.of(kind), **shorter), *others))
+        others = [limits for limits in PATIENCE.of_topologies if not isinstance(limits, kind)]
+        brief = replace(PATIENCE, of_topologies=(replace(PATIENCE.of(kind), **shorter), *others))
     monkeypatch.setattr(sys.modules[__name__], "PATIENCE", brief)
     return brief
 

@@ -67,7 +67,7 @@ class SyncAgent:
         self._last: Progress = Progress()
 
     def step(self) -> SyncStatus:
-        if self._notes.take_go_on():
+        if self._notes.consume_go_on():
             self._cleaner.go_on()
         self._last = self._cleaner.step(self.held)
         # If a run cuts clients off, a message may count as acknowledged and not as delivered.

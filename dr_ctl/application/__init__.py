@@ -1,4 +1,4 @@
-"""The use-cases: the functions take values and ports and return results. `cli` prints, asks and parses words.
+"""The use-cases: functions that take values and ports and return results. `cli` parses, prints and asks.
 
 A module is loaded when it is named, as in `application.status.check`, so that help and completion stay instant.
 """

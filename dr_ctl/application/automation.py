@@ -1,8 +1,8 @@
-"""Runs that the monitor makes by itself where its options say so: the commands that an operator would type, on the
-evidence of its own readings. The monitor unfences the site that served last and came back closed, reinstates a lost
-site that is back, and keeps a lost site out again that can get in in spite of its quarantine.
+"""Runs that the monitor makes by itself if its options permit that, by its own readings: it unfences the site that
+served last and came back closed, reinstates a lost site that is back, and restores a quarantine that a restart has
+ended.
 
-STATE remembers the site that served last, for a monitor that is restarted, perhaps with the host.
+STATE stores the site that served last, for a monitor that is restarted.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from dr_ctl.core.document import document, read_file
 from dr_ctl.core.errors import DrCtlError, Stopped
 from dr_ctl.core.model import ExitCode, Role
 from dr_ctl.core.system import system
-from dr_ctl.engine.context import handlers_kept
+from dr_ctl.engine.context import restored_handlers
 from dr_ctl.engine.debts import Debt, DebtKind
 from dr_ctl.engine.disk import private
 from dr_ctl.engine.lease import LockDocument
@@ -33,17 +33,17 @@ from dr_ctl.topologies.registry import Snapshot
 from dr_ctl.topologies.topology import BrokerSnapshot
 
 LET_IN_AGAIN: Final = "DR-RETURN-004"
-AGAIN_S: Final = 60.0  # a run that did not end well is not repeated at every reading
-SOON_S: Final = 10.0  # a refusal before the run began may pass soon, as while a link attaches
-UNWATCHED: Final = timedelta(minutes=15)  # after a longer gap between two readings nobody knows what was done meanwhile
+RETRY_RUN_S: Final = 60.0  # the pause after a failed run
+RETRY_REFUSED_S: Final = 10.0  # the pause after a refusal, which may pass soon, as while a link attaches
+UNWATCHED: Final = timedelta(minutes=15)  # after a longer gap between two readings the serving site is unknown
 CLOSED_S: Final = 10.0
 """A broker that ends may show closed listeners for a moment; a person has closed a broker that stays so."""
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """The site that was seen serving alone last, with the starts of its brokers by pair, and the newest epoch of a lock
-    then. `seen` is the newest reading that does not speak against this."""
+    """The last site that was the only serving one, with the starts of its brokers by pair, and the newest epoch of a
+    lock then. `seen` is the newest reading that does not contradict this."""
 
     site: str
     starts: Mapping[str, str]
@@ -58,7 +58,7 @@ def newest_lock(snapshot: Snapshot) -> LockDocument | None:
 
 
 def served_after(snapshot: Snapshot, before: Served | None, now: datetime) -> Served | None:
-    """Return the site that served last, after a further reading; None if a person has to say."""
+    """Return the site that served last, by a further reading; None if a person has to decide."""
     opened = {broker.site for broker in snapshot.brokers if broker.role is Role.SERVING}
     if len(opened) > 1:
         return None
@@ -69,32 +69,31 @@ def served_after(snapshot: Snapshot, before: Served | None, now: datetime) -> Se
             return Served(site, starts, lock.epoch if lock is not None else 0, now)
     if before is None or opened - {before.site}:
         return None
-    # An unfence of that very site takes an epoch too, and moves nothing.
-    own = lock is not None and _is_past_unfence(lock, snapshot, before.site) and lock.epoch == before.epoch + 1
-    return replace(before, epoch=before.epoch + own, seen=now)
+    # An unfence of that site takes an epoch too, and moves nothing.
+    is_unfence = lock is not None and _is_past_unfence(lock, snapshot, before.site) and lock.epoch == before.epoch + 1
+    return replace(before, epoch=before.epoch + is_unfence, seen=now)
 
 
 def _is_past_unfence(lock: LockDocument, snapshot: Snapshot, site: str) -> bool:
-    """Say whether an unfence of the site took the lock and cannot go on: it released the lock, or, because its machine
-    went down first, let it expire."""
-    live = any(own.same(lock) and own.live(reading.now_ms) for reading in snapshot.locks for own in reading.documents)
+    """Say whether an unfence of the site took the lock and has ended: the lock is released or has expired."""
+    live = any(at.same(lock) and at.live(reading.now_ms) for reading in snapshot.locks for at in reading.documents)
     return lock.what == f"{UNFENCE} of {site}" and not live
 
 
 def why_not_unfenced(snapshot: Snapshot, served: Served) -> str | None:
-    """Say why not to open the site that served last and is back closed; the command itself checks the rest."""
+    """Say why not to open the site that served last and came back closed; the command checks the rest."""
     site, lock = served.site, newest_lock(snapshot)
-    away = [broker for broker in snapshot.brokers if broker.site != site]
-    if not all(broker.role is Role.STANDBY and broker.silent is None for broker in away):
+    others = [broker for broker in snapshot.brokers if broker.site != site]
+    if not all(broker.role is Role.STANDBY and broker.silent is None for broker in others):
         return f"the other site was not seen closed: {roles_text(snapshot)}"
     if any(debt.lost_site == site for debt in snapshot.debts):
         return f"{site} was lost before, and the other site served"
-    over = lock is None or lock.released or _is_past_unfence(lock, snapshot, site)
-    if lock is not None and (lock.epoch != served.epoch or not over):
+    has_ended = lock is None or lock.released or _is_past_unfence(lock, snapshot, site)
+    if lock is not None and (lock.epoch != served.epoch or not has_ended):
         return f"a run took the lock since {site} was seen serving, or never ended: {lock.described}"
-    at_site = (own for reading in snapshot.locks if reading.site == site for own in reading.documents)
-    if lock is not None and lock.epoch not in {own.epoch for own in at_site}:
-        return f"the newest lock does not lie at {site}: {lock.described}"
+    at_site = (at for reading in snapshot.locks if reading.site == site for at in reading.documents)
+    if lock is not None and lock.epoch not in {at.epoch for at in at_site}:
+        return f"the newest lock is not at {site}: {lock.described}"
     return None
 
 
@@ -103,24 +102,24 @@ def _serves(broker: BrokerSnapshot) -> bool:
 
 
 def _is_closed(broker: BrokerSnapshot) -> bool:
-    """Say whether listeners are closed, or a lasting fence stands behind open listeners."""
+    """Say whether listeners are closed, or open with a lasting fence."""
     is_up = broker.silent is None and broker.role in (Role.STANDBY, Role.SERVING)
     return is_up and not _serves(broker)
 
 
-def _as_it_served(broker: BrokerSnapshot, served: Served) -> bool:
-    """Say whether no restart of the broker was seen since then."""
+def _not_restarted(broker: BrokerSnapshot, served: Served) -> bool:
+    """Say whether the broker was not restarted since, as far as readings show."""
     before = served.starts.get(broker.pair)
     return broker.start is None or before is None or same_start(broker.start, before)
 
 
 def reinstatable(snapshot: Snapshot) -> tuple[str, ...]:
-    """Return the lost sites that answer, and that need no person."""
+    """Return the lost sites that answer and need no decision of a person."""
     answering = {site for site, role in snapshot.roles.items() if role in (Role.STANDBY, Role.SERVING)}
     return tuple(sorted({debt.lost_site for debt in _certain(snapshot)} & answering))
 
 
-def let_in_again(snapshot: Snapshot) -> tuple[str, ...]:
+def sites_let_in_again(snapshot: Snapshot) -> tuple[str, ...]:
     """Return the site that took over, if a restart or a takeover there has ended the quarantine of the lost site."""
     if all(finding.id != LET_IN_AGAIN for finding in snapshot.findings()):
         return ()
@@ -130,7 +129,7 @@ def let_in_again(snapshot: Snapshot) -> tuple[str, ...]:
 def _certain(snapshot: Snapshot) -> list[Debt]:
     """Return the debts kept at the site that took over, which has the highest epoch and serves in the same reading."""
     if renamed_sites(snapshot) is not None or len({debt.kept_at for debt in snapshot.debts}) > 1:
-        return []  # both sites were lost in turn: a person has to say which serves
+        return []  # both sites were lost: a person has to decide which serves
     epochs = {(reading.site, lock.epoch) for reading in snapshot.locks for lock in reading.documents}
     highest = max((epoch for _, epoch in epochs), default=0)
     newest = {site for site in snapshot.roles if not highest or (site, highest) in epochs}
@@ -152,39 +151,40 @@ class Automatic:
     _announced: dict[str, str] = field(default_factory=dict)
 
     def act(self, snapshot: Snapshot) -> None:
-        """Make the run that this reading shows to be safe, unless such a run failed a moment ago; report its result."""
+        """Make a run if this reading shows that it is safe, unless such a run failed a moment ago; report its
+        result."""
         raise NotImplementedError
 
-    def _typed(self, site: str, asked: Spec, reason: str, snapshot: Snapshot) -> None:
-        """Make the run, unless another run has taken the lock since that reading. A signal during the run ends the
-        monitor too, after the run, even if it came too late to end the run: raises `Stopped`."""
+    def _run(self, site: str, spec: Spec, reason: str, snapshot: Snapshot) -> None:
+        """Make the run, unless another run has taken the lock since the reading. A signal during the run ends the
+        monitor after the run: raises `Stopped`."""
         lock = newest_lock(snapshot)
         if self.held or system().monotonic() < self._not_before.get(site, 0.0):
             return
         if site not in self._announced:
-            at = f"--to {site}" if asked.operation == FAILOVER else site
-            self.caller.say(f"{reason}: `dr-ctl {asked.operation} {at}`")
-        how = RunOptions(yes=True, after=lock.epoch if lock is not None else 0, expect_serving=asked.expect_serving)
+            at = f"--to {site}" if spec.operation == FAILOVER else site
+            self.caller.say(f"{reason}: `dr-ctl {spec.operation} {at}`")
+        how = RunOptions(yes=True, after=lock.epoch if lock is not None else 0, expect_serving=spec.expect_serving)
         try:
-            with handlers_kept():
-                result = run(self.caller, asked, how)
+            with restored_handlers():
+                result = run(self.caller, spec, how)
         except DrCtlError as error:
             if isinstance(error, Stopped):
                 raise
             result = of_error(error)
-        is_own = result.run is not None and all(finding.id != "DR-RUN-003" for finding in result.findings)
-        if is_own:  # a refusal beside an open run names that run
+        has_run = result.run is not None and all(finding.id != "DR-RUN-003" for finding in result.findings)
+        if has_run:  # and not the open run that a refusal names
             self.runs.append(AutomaticRun(result.run, result.code.outcome, int(result.code)))
-        self._tell(site, result, asked.operation)
+        self._report(site, result, spec.operation)
         if result.code is ExitCode.OK and result.run is not None:
             self._announced.pop(site, None)
         else:
-            self._not_before[site] = system().monotonic() + (AGAIN_S if is_own else SOON_S)
+            self._not_before[site] = system().monotonic() + (RETRY_RUN_S if has_run else RETRY_REFUSED_S)
         if result.stop is not None and result.stop.signum is not None:
             raise Stopped(result.stop.signum)
 
-    def _tell(self, site: str, result: Result, operation: str) -> None:
-        """Report a refusal once, for as long as it stays the same."""
+    def _report(self, site: str, result: Result, operation: str) -> None:
+        """Report a refusal once, as long as it is the same."""
         text = f"{result.code.outcome}: {result.summary}"
         if self._announced.get(site) != text:
             self._announced[site] = text
@@ -196,17 +196,17 @@ class AutoReinstate(Automatic):
 
     def act(self, snapshot: Snapshot) -> None:
         for site in reinstatable(snapshot):
-            self._typed(site, Spec(REINSTATE, site), f"{site} is back", snapshot)
+            self._run(site, Spec(REINSTATE, site), f"{site} is back", snapshot)
 
 
 class AutoQuarantine(Automatic):
     operation, purpose = FAILOVER, "keep a lost site out"
 
     def act(self, snapshot: Snapshot) -> None:
-        for site in let_in_again(snapshot):
+        for site in sites_let_in_again(snapshot):
             # A site that a person has closed meanwhile is not opened.
-            asked = Spec(FAILOVER, site, expect_serving=site)
-            self._typed(site, asked, f"what was lost can come in at {site} again", snapshot)
+            spec = Spec(FAILOVER, site, expect_serving=site)
+            self._run(site, spec, f"messages of the lost site can reach {site} again", snapshot)
 
 
 @dataclass
@@ -216,7 +216,7 @@ class AutoUnfence(Automatic):
     operation, purpose = UNFENCE, "open a site again"
 
     _served: Served | None = None
-    _kept: Served | None = None
+    _stored: Served | None = None
     _seen_s: float | None = None
     _closed_s: float | None = None
 
@@ -225,25 +225,25 @@ class AutoUnfence(Automatic):
         return self.caller.state() / "served.json"
 
     def act(self, snapshot: Snapshot) -> None:
-        served = self._saw(snapshot)
+        served = self._update(snapshot)
         if served is None:
             return
         site, other = served.site, next(name for name in snapshot.roles if name != served.site)
         closed = [broker for broker in snapshot.brokers_at(site) if _is_closed(broker)]
-        is_restarted = closed and not any(_as_it_served(broker, served) for broker in closed)
+        is_restarted = closed and not any(_not_restarted(broker, served) for broker in closed)
         if not is_restarted or not all(_is_closed(broker) or _serves(broker) for broker in snapshot.brokers_at(site)):
             return
         if (why := why_not_unfenced(snapshot, served)) is not None:
             text = f"{site} was restarted and is closed, and is not opened: {why}"
-            self._tell(site, Result(ExitCode.PRECHECK_FAILED, text), UNFENCE)
+            self._report(site, Result(ExitCode.PRECHECK_FAILED, text), UNFENCE)
             return
         reason = f"{site} was restarted and is closed; it was seen serving last, and {other} is closed"
-        self._typed(site, Spec(UNFENCE, other, reason=reason), reason, snapshot)
+        self._run(site, Spec(UNFENCE, other, reason=reason), reason, snapshot)
 
-    def _saw(self, snapshot: Snapshot) -> Served | None:
+    def _update(self, snapshot: Snapshot) -> Served | None:
         now, at_s = system().now(), system().monotonic()
         if self._seen_s is None:
-            self._served = self._kept = self._remembered(now)
+            self._served = self._stored = self._read_stored(now)
         elif at_s - self._seen_s > UNWATCHED.total_seconds():
             self._served = None
         self._seen_s = at_s
@@ -251,33 +251,33 @@ class AutoUnfence(Automatic):
         if served is not None and self._is_by_hand(snapshot, served, at_s):
             served = None
         self._served = served
-        self._keep()
+        self._store()
         return served
 
     def _is_by_hand(self, snapshot: Snapshot, served: Served, at_s: float) -> bool:
-        """Say whether somebody has closed the site while its broker ran."""
+        """Say whether somebody closed the site while its broker ran."""
         closed = [broker for broker in snapshot.brokers_at(served.site) if _is_closed(broker)]
-        if not any(_as_it_served(broker, served) for broker in closed):
+        if not any(_not_restarted(broker, served) for broker in closed):
             self._closed_s = None
             return False
         self._closed_s = at_s if self._closed_s is None else self._closed_s
         return at_s - self._closed_s >= CLOSED_S
 
-    def _remembered(self, now: datetime) -> Served | None:
-        """Read the site that an earlier monitor saw serving; None if that was too long ago, or is later than now."""
+    def _read_stored(self, now: datetime) -> Served | None:
+        """Read the site that an earlier monitor saw serving; None if that is too old, or in the future."""
         served = read_file(Served, self._path)
         return served if served is not None and timedelta(0) <= now - served.seen <= UNWATCHED else None
 
-    def _keep(self) -> None:
-        served, kept = self._served, self._kept
-        if served is not None and kept is not None and served.seen - kept.seen < timedelta(minutes=1):
-            kept = replace(kept, seen=served.seen)
-        if served == kept:
+    def _store(self) -> None:
+        served, stored = self._served, self._stored
+        if served is not None and stored is not None and served.seen - stored.seen < timedelta(minutes=1):
+            stored = replace(stored, seen=served.seen)
+        if served == stored:
             return
         with suppress(OSError):  # without this file the next monitor asks a person
             private(self._path.parent)
             write(self._path, document(served) if served is not None else {})
-            self._kept = served
+            self._stored = served
 
 
 QUARANTINE_OPTION: Final = "--auto-quarantine"

@@ -1,7 +1,7 @@
-"""`runs bundle`: everything of one run in a file to hand on, without a secret.
+"""`runs bundle`: all files of one run in an archive for others, without a secret.
 
-The bundle lists the settings to show, not those to hide: the form of a secret, the first word of a command, the names
-of Spark's own settings.
+The code lists the parts of the settings to show, not those to hide: the kind of a secret, the first word of a command,
+the names of Spark's own settings.
 """
 
 import base64
@@ -46,11 +46,11 @@ SCHEMA: Final = "dr-ctl/bundle/1"
 MANIFEST: Final = "bundle.json"
 BEFORE: Final = timedelta(hours=1)
 AFTER: Final = timedelta(minutes=1)
-"""The bundle has the readings from so long before the run until so long after."""
+"""The bundle has the readings from `BEFORE` the run until `AFTER` it."""
 _PACKAGE: Final = re.compile(r"[A-Za-z0-9._-]+")
 MASK: Final = "***"
 _COMMANDS: Final = ("run", "start", "stop", "state", "command")
-_LEAST: Final = 4  # characters: a shorter password stands in every text by chance
+_MIN_LENGTH: Final = 4  # of a password: a shorter one may be part of any text
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ def bundle(caller: Caller, files: RunFiles, out: Path | None, *, has_settings: b
         findings.append(found("DR-BUNDLE-001", why=str(error).splitlines()[0]))
     parts, missing = _parts(files, installation)
     findings += missing
-    secret = frozenset() if installation is None else texts(installation)
+    secret = frozenset() if installation is None else secret_texts(installation)
     clean = {name: content for name, content in parts.items() if not any(password in content for password in secret)}
     findings += [found("DR-BUNDLE-001.secret", file=name) for name in parts.keys() - clean.keys()]
     listed: dict[str, Json] = {
@@ -111,8 +111,8 @@ def _parts(files: RunFiles, installation: Installation | None) -> tuple[dict[str
     head = f"# {installation.file.name} as dr-ctl read it, without comments, defaults, secrets and words of commands\n"
     text = yaml.safe_dump(redacted(installation.settings), sort_keys=False, allow_unicode=True, width=120)
     parts["settings.yaml"] = (head + text).encode()
-    readings, more = _readings(installation, run)
-    return {**parts, **readings}, [*findings, *more]
+    readings, problems = _readings(installation, run)
+    return {**parts, **readings}, [*findings, *problems]
 
 
 def _readings(installation: Installation, run: Record) -> tuple[dict[str, bytes], list[Finding]]:
@@ -172,24 +172,24 @@ def redacted(part: Section) -> dict[str, Json]:
     return values
 
 
-def texts(installation: Installation) -> frozenset[bytes]:
-    """Return each password of the settings that needs no command, in every form that a file may have. A password that
-    is also an open word of the settings, as `admin` of a user, cannot be distinguished from that word."""
+def secret_texts(installation: Installation) -> frozenset[bytes]:
+    """Return each password of the settings that needs no command, in every form that a file may have, except passwords
+    that are also a shown word of the settings, such as the user `admin`."""
     settings = installation.settings
     values = set[str]()
     for secret in [secret for _, secret in model.secrets(settings) if secret.command is None]:
         with suppress(SecretMissing):
             values.add(resolve(secret, installation.file.parent))
-    open_words = {*_words(redacted(settings))}
+    shown_words = {*_words(redacted(settings))}
     users = {user for user in (getattr(part, "username", None) for _, part in model.parts(settings)) if user}
-    hidden = (value for value in values - open_words if len(value) >= _LEAST)
+    hidden = (value for value in values - shown_words if len(value) >= _MIN_LENGTH)
     return frozenset(form for value in hidden for form in _forms(value, sorted(users)))
 
 
 def _shown(name: str, value: object) -> Json:
     if isinstance(value, Secret):
-        [(form, given)] = value.model_dump(exclude_none=True).items()
-        return {form: MASK if form == "plain" else _shown(form, given)}
+        [(kind, source)] = value.model_dump(exclude_none=True).items()
+        return {kind: MASK if kind == "plain" else _shown(kind, source)}
     if isinstance(value, Section):
         return redacted(value)
     if isinstance(value, dict):
@@ -204,7 +204,7 @@ def _shown(name: str, value: object) -> Json:
 
 
 def _forms(value: str, users: list[str]) -> Iterator[bytes]:
-    """Write a password bare, escaped as in JSON, HTML and addresses, and as a login over HTTP sends it."""
+    """Yield a password as it is, escaped as in JSON, HTML and addresses, and as in a login over HTTP."""
     escaped = (json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], html.escape(value))
     yield from (form.encode() for form in (value, *escaped, quote(value, safe=""), quote_plus(value)))
     yield from (base64.b64encode(login.encode()) for login in (value, *(f"{user}:{value}" for user in users)))

@@ -1,4 +1,4 @@
-"""The surroundings of a command: its settings, its state, and the person or script that is told and asked."""
+"""The context of a command: its settings, its state, and the person or script that it reports to and asks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SAID_NO: Final = "a person said no"
 
 
 class People(Protocol):
-    """The person at the terminal. Without a terminal nothing is asked, and no answer is no yes."""
+    """The person at the terminal. Without a terminal no question is asked; a missing answer is a no."""
 
     def present(self) -> bool: ...
     def says_yes(self, sentence: str) -> bool: ...
@@ -43,7 +43,7 @@ class People(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The settings and the state of a command. The command line adds the ways to tell and ask a person."""
+    """The settings and the state of a command. The command line adds output, and questions to a person."""
 
     command: str = ""
     config: Path | None = None
@@ -59,7 +59,7 @@ class Caller:
 
     def installation(self) -> Installation:
         """Read the settings, once for the whole command; raises `SettingsError` with all that is wrong."""
-        from dr_ctl.settings.loader import find, load  # noqa: PLC0415 - only commands that need it pay for it
+        from dr_ctl.settings.loader import find, load  # noqa: PLC0415 - not every command needs it
 
         file = find(self.config)
         if file not in self._read:
@@ -89,12 +89,12 @@ class Caller:
         return engine.runs.unclaimed(self._namesakes) if self._namesakes else []
 
     def runs(self) -> engine.runs.Runs:
-        """Open the runs; raises `Foreign` if the place has another installation's runs."""
+        """Open the runs; raises `Foreign` if the directory has another installation's runs."""
         state, claimed = self.state(), self.state_dir is not None
         return engine.runs.Runs(state, self._owner(), claimed=claimed, namesakes=[*self._namesakes])
 
     def past(self) -> engine.runs.Runs:
-        """Open the runs for reading only, whosever they are."""
+        """Open the runs for reading only, of any installation."""
         return engine.runs.Runs(self.state())
 
     def _owner(self) -> engine.runs.Owner:
@@ -106,7 +106,7 @@ class Caller:
         raise NotImplementedError
 
     def why_not(self, agrees: Callable[[], bool], *, yes: bool) -> str | None:
-        """Ask a person, if there is one; returns why not, or None for a yes, by the person or by `--yes`."""
+        """Ask a person, if there is one; return the reason for a no, or None for a yes, also by `--yes`."""
         if yes or (self.people.present() and agrees()):
             return None
         return SAID_NO if self.people.present() else "nobody could be asked, and --yes was not given"
@@ -123,5 +123,5 @@ class Caller:
         raise NotImplementedError
 
     def line(self, document: Mapping[str, Json], text: str) -> None:
-        """Report from a command that goes on: a JSON line for a script, a message for a person."""
+        """Report while the command runs: a JSON line for a script, a message for a person."""
         raise NotImplementedError

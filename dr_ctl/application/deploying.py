@@ -1,5 +1,5 @@
-"""`init --systemd` and `init --kubernetes`: the files that run the monitor, the agent and the monthly rehearsal of an
-installation, made of its settings. Asks no broker, and writes no secret."""
+"""`init --systemd` and `init --kubernetes`: writes the files that run the monitor, the agent and the monthly rehearsal
+of an installation. Asks no broker, and writes no secret."""
 
 import os
 import sys
@@ -11,7 +11,7 @@ from typing import Any, Final
 from dr_ctl import __version__
 from dr_ctl.application.automation import QUARANTINE_OPTION
 from dr_ctl.application.caller import Caller
-from dr_ctl.application.init import InitData, new_folder, rendered
+from dr_ctl.application.init import InitData, new_folder, render
 from dr_ctl.application.installation import OpenInstallation
 from dr_ctl.application.result import Result
 from dr_ctl.core.errors import UsageError
@@ -27,11 +27,11 @@ _UNITS: Final = ("monitor.service", "rehearsal.service", "rehearsal.timer", "unf
 _STARTED: Final = ("monitor.service", "rehearsal.timer", "sync.service")
 
 
-def systemd(caller: Caller, out: Path, state: Path | None, does: Sequence[str] = ()) -> Result:
-    """Write units for this dr-ctl, this settings file and the state directory. `does` has options of the monitor."""
+def systemd(caller: Caller, out: Path, state: Path | None, options: Sequence[str] = ()) -> Result:
+    """Write units for this dr-ctl, this settings file and the state directory, with options for the monitor."""
     installation = caller.installation()
     state = (state or STATE).absolute()
-    handed = credentials(installation)
+    passwords = credentials(installation)
     writable = [path for path in dict.fromkeys((state, installation.history.near)) if not path.is_relative_to(STATE)]
     program = Path(sys.executable).parent / "dr-ctl"  # of this installation of dr-ctl, where the units find it
     values = {
@@ -39,8 +39,8 @@ def systemd(caller: Caller, out: Path, state: Path | None, does: Sequence[str] =
         "config": installation.file,
         "state": state,
         "user": USER,
-        "does": does,
-        "credentials": handed,
+        "does": options,
+        "credentials": passwords,
         "writable": writable,
         "java_home": os.environ.get("JAVA_HOME", ""),
         "estimates": installation.settings.monitor.estimate != "off",
@@ -48,7 +48,7 @@ def systemd(caller: Caller, out: Path, state: Path | None, does: Sequence[str] =
     with OpenInstallation.of(caller) as opened:
         names = [*_UNITS, *(["sync.service"] if opened.has_agent else [])]
     written = _written(out, {f"dr-ctl-{name}": f"dr-ctl-{name}" for name in names}, values)
-    read = " ".join(map(str, (installation.file, *handed.values())))
+    read = " ".join(map(str, (installation.file, *passwords.values())))
     units = " ".join(name for name in written if name.removeprefix("dr-ctl-") in _STARTED)
     steps = [
         f"id {USER} || useradd --system --home-dir {STATE} {USER}",
@@ -58,41 +58,41 @@ def systemd(caller: Caller, out: Path, state: Path | None, does: Sequence[str] =
         f"systemctl enable --now {units}",
         f"sudo -u {USER} {values['program']} --config {installation.file} --state-dir {state} status",
     ]
-    return _result(out, written, steps, installation, does)
+    return _result(out, written, steps, installation, options)
 
 
-def kubernetes(caller: Caller, out: Path, image: str, does: Sequence[str] = ()) -> Result:
-    """Write the manifests; the commands of the result make a ConfigMap and a Secret. `does` has monitor options."""
+def kubernetes(caller: Caller, out: Path, image: str, options: Sequence[str] = ()) -> Result:
+    """Write the manifests, with options for the monitor; the result has commands for a ConfigMap and a Secret."""
     installation = caller.installation()
-    handed = credentials(installation)
+    passwords = credentials(installation)
     beside = {name: path for _, name in files(installation.settings) if (path := installation.path(name)).is_file()}
     if odd := sorted(name for name in beside if "/" in name):
         remedy = "Put them beside the settings file: a key of a ConfigMap has no folder."
-        raise UsageError(f"files of the settings that lie in folders: {brief(odd)}", remedy=remedy)
+        raise UsageError(f"files of the settings are in folders: {brief(odd)}", remedy=remedy)
     if not installation.history.near.is_relative_to(STATE):
         remedy = f"`history: {{path: {STATE}/history}}`; at a URL: `near: {STATE}/history` beside it."
-        raise UsageError(f"the history does not lie under {STATE}, which the pods can write to", remedy=remedy)
-    values = {"image": image, "does": does, "credentials": handed, "installation": installation.settings.name}
+        raise UsageError(f"the history is not under {STATE}, which the pods can write to", remedy=remedy)
+    values = {"image": image, "does": options, "credentials": passwords, "installation": installation.settings.name}
     written = _written(out, {"dr-ctl.yaml": "kubernetes.yaml"}, values)
-    passwords = " ".join(f"--from-file={name}={path}" for name, path in handed.items())
+    from_files = " ".join(f"--from-file={name}={path}" for name, path in passwords.items())
     config = [f"--from-file=dr-ctl.yaml={installation.file}", *(f"--from-file={beside[name]}" for name in beside)]
     steps = [
         f"kubectl create configmap dr-ctl {' '.join(config)}",
-        f"kubectl create secret generic dr-ctl {passwords}",
+        f"kubectl create secret generic dr-ctl {from_files}",
         f"kubectl apply -f {out}/dr-ctl.yaml",
         "kubectl exec deploy/dr-ctl -- dr-ctl status",
     ]
-    return _result(out, written, steps, installation, does)
+    return _result(out, written, steps, installation, options)
 
 
 def credentials(installation: Installation) -> Mapping[str, Path]:
     """Return the files of passwords, by their names for a service. Raises `UsageError` for other secrets."""
-    named = [*secrets(installation.settings)]
-    loose = [where for where, secret in named if secret.env is not None or secret.plain is not None]
-    if loose:
+    listed = [*secrets(installation.settings)]
+    without_file = [where for where, secret in listed if secret.env is not None or secret.plain is not None]
+    if without_file:
         remedy = "Put each password into a file and name that: `password: {file: london-password}`."
-        raise UsageError(f"a service has no variables of yours: {brief(loose)}", remedy=remedy)
-    paths = dict.fromkeys(installation.path(secret.file) for _, secret in named if secret.file is not None)
+        raise UsageError(f"a service has no variables of yours: {brief(without_file)}", remedy=remedy)
+    paths = dict.fromkeys(installation.path(secret.file) for _, secret in listed if secret.file is not None)
     if twice := [name for name, count in Counter(path.name for path in paths).items() if count > 1]:
         raise UsageError(f"several files of passwords have one name: {brief(twice)}", remedy="Name them differently.")
     return {path.name: path for path in paths}
@@ -101,18 +101,17 @@ def credentials(installation: Installation) -> Mapping[str, Path]:
 def _written(out: Path, names: Mapping[str, str], values: Mapping[str, Any]) -> list[str]:
     with new_folder(out):
         for name, template in names.items():
-            write_text(out / name, rendered(template, values))
+            write_text(out / name, render(template, values))
     return [*names]
 
 
 def _result(
-    out: Path, written: Sequence[str], steps: Sequence[str], installation: Installation, does: Sequence[str]
+    out: Path, written: Sequence[str], steps: Sequence[str], installation: Installation, options: Sequence[str]
 ) -> Result:
     settings, findings = installation.settings, list[Finding]()
     brokers = (broker for site in settings.sites.values() for broker in site.brokers)
     has_nodes = any(isinstance(broker, Grouped) and broker.nodes for broker in brokers)
-    if settings.takeover_ends_quarantine and has_nodes and QUARANTINE_OPTION not in does:
-        # A monitor makes no run that nobody asked for.
+    if settings.takeover_ends_quarantine and has_nodes and QUARANTINE_OPTION not in options:
         findings.append(found("DR-RETURN-004.monitor", severity=Severity.INFO))
     lines = [f"Wrote {', '.join(written)} to {out}. Next:", *(f"  {at}. {step}" for at, step in enumerate(steps, 1))]
     data = InitData(directory=out, files=written, next=steps)

@@ -1,7 +1,7 @@
 """Diagnoses the installation by one snapshot and the history, as findings, each with the command that helps now.
-`status` prints all findings; `check` and the monitor's `/ready` answer by those for which the catalogue lets a monitor
-wake somebody (`Finding.page`), with the debts and the obstacles to a failover; `validate` and `verify` take those that
-bear on their answers."""
+`status` prints all findings; `check` and the monitor's `/ready` answer by those for which a monitor may wake somebody
+(`Finding.page`), with the debts and the obstacles to a failover; `validate` and `verify` use those that concern
+them."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
@@ -12,7 +12,7 @@ from dr_ctl.application import lock, lost_site
 from dr_ctl.application.estimates import with_age
 from dr_ctl.application.lost_site import LastSample, not_read
 from dr_ctl.application.recovery_options import open_run_findings
-from dr_ctl.application.standing import of_agent
+from dr_ctl.application.standing import agent_findings
 from dr_ctl.application.verdicts import Assessment
 from dr_ctl.core.errors import StartingOrEnding
 from dr_ctl.core.findings import found
@@ -38,7 +38,7 @@ def diagnose(assessment: Assessment, last_sample: LastSample, now: datetime) -> 
         *snapshot.findings(),
         *silent(snapshot),
         *opened.unverified(),
-        *of_agent(opened, snapshot),
+        *agent_findings(opened, snapshot),
         *open_run_findings(assessment.open_run, snapshot, assessment.links),
         *lock.holders(snapshot, assessment.opened.runs, interrupted.files.name if interrupted is not None else None),
         *_pauses(snapshot),
@@ -50,16 +50,16 @@ def diagnose(assessment: Assessment, last_sample: LastSample, now: datetime) -> 
 
 def paged(assessment: Assessment, debts: Sequence[Debt], last_sample: LastSample, now: datetime) -> list[Finding]:
     """Return the findings that a monitor may wake somebody for, the worst first; during maintenance as warnings."""
-    every = dict.fromkeys(
+    findings = dict.fromkeys(
         [*diagnose(assessment, last_sample, now), *pending(debts, now), *unready(assessment, last_sample)]
     )
-    silenced = list(every) if assessment.maintenance is None else assessment.maintenance.silenced(every)
+    silenced = list(findings) if assessment.maintenance is None else assessment.maintenance.silenced(findings)
     ranked = [(finding.page.rank, finding) for finding in silenced if finding.page is not None]
     return [finding for _, finding in sorted(ranked, key=lambda pair: pair[0], reverse=True)]
 
 
 def split_brain(findings: Sequence[Finding]) -> str | None:
-    """Return the text of the first finding on a split brain, which stands before the serving site everywhere."""
+    """Return the text of the first finding on a split brain."""
     return next((finding.text for finding in findings if finding.text.startswith("split brain:")), None)
 
 
@@ -74,19 +74,19 @@ def silent_of(broker: BrokerSnapshot, snapshot: Snapshot) -> list[Finding]:
 
 
 def _links(assessment: Assessment) -> Iterator[Finding]:
-    """Report links that are not attached, unless a silent peer or the debt of a quarantine explains that already."""
+    """Report links that are not attached, unless a silent peer or a quarantine explains that."""
     snapshot = assessment.snapshot
     silent = {(broker.site, broker.pair) for broker in snapshot.brokers if broker.silent is not None}
     kept_out = {debt.lost_site for debt in snapshot.debts if debt.kind is DebtKind.QUARANTINE}
     for site in [site for site in snapshot.roles if site not in kept_out]:
-        away = [link.pair for link in assessment.links if link.site == site and link.attached is False]
-        names = brief([f"{site}/{pair}" for pair in away if (assessment.opened.other(site), pair) not in silent])
+        detached = [link.pair for link in assessment.links if link.site == site and link.attached is False]
+        names = brief([f"{site}/{pair}" for pair in detached if (assessment.opened.other(site), pair) not in silent])
         if names:
             yield found("DR-LINK-010", links=names, link_advice=assessment.opened.link_advice(site))
 
 
 def unready(assessment: Assessment, last_sample: LastSample) -> Iterator[Finding]:
-    """Report the obstacles to a failover from the site that serves alone, and missing knowledge for it."""
+    """Report the obstacles to a failover from the only serving site, and missing data for it."""
     installation, site = assessment.opened.installation, assessment.served_by
     if site is None:
         return
@@ -102,7 +102,7 @@ def unready(assessment: Assessment, last_sample: LastSample) -> Iterator[Finding
 
 
 def pending(debts: Sequence[Debt], now: datetime) -> Iterator[Finding]:
-    """Report the debts. A debt older than a day is overdue: it was probably forgotten."""
+    """Report the debts; a debt older than a day is overdue."""
     for debt in debts:
         late = now - datetime.fromisoformat(debt.since) > OVERDUE
         yield found("DR-DEBT-002.overdue" if late else "DR-DEBT-002", since=debt.since, debt=debt.text)
@@ -117,13 +117,13 @@ def open_again(assessment: Assessment) -> Iterator[Finding]:
         split = snapshot.roles.get(survivor) is Role.SERVING
         closed = snapshot.roles.get(survivor) is Role.STANDBY
         if snapshot.roles.get(site) is not Role.SERVING or (closed and site in survivors):
-            continue  # the lost site has taken over itself since
+            continue  # the lost site serves instead of the other since
         state = "keeps clients out" if closed else roles.role_text(snapshot, survivor).removeprefix(f"{survivor} ")
         if interrupted is not None:
             run = interrupted.files.name
-            way = interrupted.first(snapshot, assessment.links).typed
+            command = interrupted.first(snapshot, assessment.links).typed
             key = "DR-RETURN-003.open_run" if split else "DR-RETURN-003.open_run_alone"
-            yield found(key, site=site, survivor=survivor, run=run, state=state, way=way)
+            yield found(key, site=site, survivor=survivor, run=run, state=state, way=command)
         else:
             key = "DR-RETURN-003" if split else "DR-RETURN-003.closed" if closed else "DR-RETURN-003.away"
             yield found(key, site=site, survivor=survivor, state=state)
@@ -139,7 +139,7 @@ def serving_problems(assessment: Assessment) -> Iterator[Finding]:
         yield from lost_site.lost_pairs(snapshot)
         yield from lost_site.open_without_rights(snapshot)
     if any(len(unit.open_at) > 1 for unit in snapshot.units) and not {*lost} & {*serving}:
-        # Beside an open run a fence is judged by itself.
+        # During an open run a fence is judged by its own command.
         against = against_fences(assessment.opened.topology.recipe, snapshot) if run is None else []
         fenced = lost_site.site_behind_rights(snapshot)
         if against and all(against):
@@ -201,8 +201,8 @@ def _closed(assessment: Assessment) -> Finding:
     if snapshot.debts and away is None:
         return found("DR-ROLE-015.each_lost", sites=both)
     answering = {broker.site for broker in snapshot.brokers if broker.listeners} - {away}
-    ways = ((site, assessment.way_to_open(site)) for site in (first, second) if site in answering)
-    closed = {site: way for site, way in ways if way is not None}
+    commands = ((site, assessment.way_to_open(site)) for site in (first, second) if site in answering)
+    closed = {site: command for site, command in commands if command is not None}
     if not closed and away is None:
         return found("DR-ROLE-015", sites=both)
     if not closed:

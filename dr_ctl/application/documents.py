@@ -1,5 +1,5 @@
-"""JSON Schema of the settings and of each command's document, made of the classes that write the documents. Later
-versions may add keys to a document; no key is taken away or changes its meaning.
+"""JSON Schema of the settings and of each command's document, made from the classes that write the documents. Later
+versions may add keys to a document, but not remove a key or change its meaning.
 """
 
 import json
@@ -65,7 +65,7 @@ DATA: Final[Mapping[str, str]] = {
     "explain": "application.explaining:Entry application.explaining:GlossaryEntry",
     "schema": "application.documents:SchemaData",
 }
-"""The types that `data` of each command's document may have, as `module:name`; a value allows itself alone."""
+"""The types that `data` of each command's document may have, as `module:name`; a constant means just that value."""
 
 LINES: Final[Mapping[str, str]] = {
     "monitor": f"agents.exposing:Sample application.maintenance:MaintenanceData {_RUN}",
@@ -76,7 +76,7 @@ LINES: Final[Mapping[str, str]] = {
 
 
 class _OfDocuments(GenerateJsonSchema):
-    """Describes the documents that `document` writes. Titles that only repeat the key are left out."""
+    """Describes the documents that `document` writes, without titles, which only repeat the key."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         del schema
@@ -90,7 +90,7 @@ class _OfDocuments(GenerateJsonSchema):
         inner = schema["schema"]
         types = {member["name"]: member["schema"] for member in inner.get("schema", inner)["fields"]}
         made.pop("additionalProperties", None)
-        if not str(of.__doc__).startswith(f"{of.__name__}("):  # which a dataclass without a docstring gives itself
+        if not str(of.__doc__).startswith(f"{of.__name__}("):  # the default docstring of a dataclass
             made["description"] = str(of.__doc__).replace("None", "null")
         properties, required = {**made.get("properties", {})}, list[str]()
         for member in fields(of):
@@ -119,7 +119,7 @@ class _OfDocuments(GenerateJsonSchema):
         return {**made, "properties": properties, "required": [*required, *hints]}
 
     def _flat(self, schema: Any) -> dict[str, Any]:
-        """Return the schema of a value whose keys stand in the surrounding document."""
+        """Return the schema of a value whose keys are part of the surrounding document."""
         while schema["type"] in ("default", "nullable"):
             schema = schema["schema"]
         if schema["type"] == "dict" and schema.get("keys_schema", {}).get("type") == "literal":
@@ -133,8 +133,8 @@ class _OfDocuments(GenerateJsonSchema):
 
 def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
     kinds = [kind for kind in schema.get("anyOf", ()) if kind != {"type": "null"}]
-    bare = {word: value for word, value in schema.items() if word != "anyOf"}
-    return {**kinds[0], **bare} if len(kinds) == 1 else {**bare, "anyOf": kinds} if kinds else schema
+    others = {word: value for word, value in schema.items() if word != "anyOf"}
+    return {**kinds[0], **others} if len(kinds) == 1 else {**others, "anyOf": kinds} if kinds else schema
 
 
 def data_types() -> Mapping[str, Any]:

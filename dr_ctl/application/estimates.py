@@ -51,8 +51,8 @@ def figure(value: Json) -> str:
 
 
 def with_age(installation: Installation, site: str) -> tuple[AgedEstimate | None, str, list[Finding]]:
-    """Return the estimate of a site for `status` and plans; lines with the figures that are seldom exceeded, their age,
-    and the objectives they miss; and findings. `Assessment.if_lost` has the price of a failover now."""
+    """Return the estimate of a site for `status` and plans; lines with its p99 figures, their age, and the objectives
+    that they miss; and findings. `Assessment.if_lost` has the bounds of a failover now."""
     estimate, findings = stored(installation.history, site)
     if estimate is None:
         return None, "", findings
@@ -64,7 +64,7 @@ def with_age(installation: Installation, site: str) -> tuple[AgedEstimate | None
     return estimate, "\n".join(lines), stale
 
 
-def beside_plan(installation: Installation, result: Result) -> Result:
+def add_estimate(installation: Installation, result: Result) -> Result:
     """Add the stored estimate of the source. A refusal stays as it is, and a failover has its own bounds."""
     if result.plan is None:
         return result
@@ -75,7 +75,7 @@ def beside_plan(installation: Installation, result: Result) -> Result:
 
 @dataclass(frozen=True, slots=True)
 class NoEstimator(Estimator):
-    """Gives the stored estimate of a `lost` site, without Spark, or none behind a fence: clients are out."""
+    """Returns the stored estimate of a `lost` site, without Spark, or none after a fence, because clients wait."""
 
     installation: Installation
     lost: str | None = None
@@ -83,7 +83,7 @@ class NoEstimator(Estimator):
     def end(self, *, within_s: float, wait: Callable[[float], None]) -> Outcome:
         del within_s, wait
         if self.lost is None:
-            return NotNeeded("skipped: clients are out since this run's fence, and wait for no estimate")
+            return NotNeeded("skipped: clients are out since this run's fence, so no time is spent on it")
         estimate, _, findings = with_age(self.installation, self.lost)
         if estimate is None:
             text = f"no estimate of {self.lost} is stored; the bounds come from the last samples"
@@ -93,7 +93,7 @@ class NoEstimator(Estimator):
 
 
 def figures(total: Mapping[str, Any], column: str) -> str:
-    """Write figures as a sentence: messages at risk, the age of the oldest, possible duplicates, time for a drain."""
+    """Write figures as text: messages at risk, the age of the oldest, possible duplicates, time for a drain."""
     lost, duplicates = (_both(total[key], column, figure) for key in ("loss", "duplicates"))
     age_s, drain_s = (_both(total[key], column, _time) for key in ("age_s", "drain_s"))
     return f"messages lost {lost}, age of the oldest {age_s}, duplicates {duplicates}, drain {drain_s}"
@@ -108,7 +108,7 @@ def _both(row: Mapping[str, Any], column: str, write: Callable[[float | None], s
 
 
 def as_of(data: Mapping[str, Any]) -> str:
-    """Say of which moment the figures of an absent site are; empty for a site that is not absent."""
+    """Return the time of the figures of a site during its outage; empty without an outage."""
     outage = data.get("outage")
     if not outage:
         return ""
@@ -116,7 +116,7 @@ def as_of(data: Mapping[str, Any]) -> str:
 
 
 def limits(objectives: Objectives | None) -> Mapping[tuple[str, ...], Mapping[str, float]]:
-    """Return the limits by scope (no queues for the total) and figure."""
+    """Return the limits by scope (without queues for the total) and figure."""
     if objectives is None:
         return {}
     classes = {of_class.queues: of_class.loss.by_figure for of_class in objectives.classes}
@@ -148,7 +148,7 @@ class _Limited(NamedTuple):
 
     @property
     def judged(self) -> Verdict:
-        """The verdict, by the bound alone for an older estimate without a likely figure."""
+        """The verdict; an older estimate without a likely figure is judged by its bound."""
         return judge(self.most if self.likely is None else self.likely, self.most, self.limit)
 
     @property
@@ -180,7 +180,7 @@ def _time(value_s: float | None) -> str:
 
 
 class Preflight(Estimator):
-    """Makes the estimate in the background. Missing history, Java or Spark is a finding, never an obstacle."""
+    """Makes the estimate in the background. A missing history, Java or Spark is a finding and refuses no run."""
 
     def __init__(self, installation: Installation, source: str) -> None:
         self._installation, self._source = installation, source
@@ -191,10 +191,10 @@ class Preflight(Estimator):
     def begin(self) -> None:
         history = self._installation.history
         estimate, _ = stored(history, self._source)
-        # An estimate dated in the future, by a clock that ran ahead, is not fresh.
+        # An estimate from the future, by a wrong clock, is not fresh.
         if estimate is not None and timedelta() <= system().now() - estimate.made_at <= timedelta(seconds=FRESH_S):
             self._stored = estimate
-        # The estimate itself looks at a store elsewhere, so that nobody waits here.
+        # Only the estimate reads a remote store, so that nobody waits here.
         elif self._lacking is None and (history.folder is None or any(history.near.glob("date=*/site=*/*.parquet"))):
             self._estimating = Estimating(request(self._installation))
 

@@ -1,7 +1,7 @@
-"""Carries out a plan that was decided and agreed to, with its journal open, writes down how it ended, and tells the
-installation's own commands (`after:` of the settings).
+"""Executes a plan that was decided and agreed to, records its end, and calls the installation's own commands (`after:`
+of the settings).
 
-The commands run once the run is written down and its lock is given back, and cannot change the result: a command that
+These commands run after the result is recorded and the lock is released, and cannot change the result: a command that
 fails, hangs or is missing is a warning.
 """
 
@@ -61,12 +61,12 @@ class OperationData:
     bounds: Any = optional(shape=Bounds, description="what a failover may lose")
     out_s: LostSiteOutage | None = optional()
     undone: bool | None = optional("whether everything was undone, and the undo verified")
-    left: Mapping[str, Json] | None = optional("what an undo reported, as messages that a reinstatement left over")
-    evidence: Mapping[str, Json] | None = optional("what a refusal rests on, as the ids of messages by queue")
+    left: Mapping[str, Json] | None = optional("the evidence of an undo, as messages that a reinstatement left over")
+    evidence: Mapping[str, Json] | None = optional("the evidence of a refusal, as the ids of messages by queue")
     residue: Mapping[str, Json] | None = optional(RESIDUE)
-    next_steps: Sequence[str] | None = optional("what a person has to know and may do now")
+    next_steps: Sequence[str] | None = optional("facts and commands that a person needs now")
     plan: Plan | None = optional()
-    approved_by: Sequence[str] | None = optional("whose signatures stand under the plan of the run")
+    approved_by: Sequence[str] | None = optional("the people who signed the plan of the run")
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class Run:
     def _by(self) -> dict[str, Json]:
         """Return the user, the typed command and the installation of this part of the run."""
         about = installation_facts(self.opened.installation)
-        by = {**lock.by(), "command": self.opened.caller.typed, "about": about}
+        by = {**lock.author(), "command": self.opened.caller.typed, "about": about}
         return by if self.approved is None else {**by, "approved": document(self.approved)}
 
     def _journaled(
@@ -137,13 +137,13 @@ class Run:
         residue: Mapping[str, Json] | None = None,
         exposure: LossBound | None = None,
     ) -> Result:
-        """Act with the run's journal open, then write its result and its report. From here on signals only ask."""
+        """Act with the run's journal open, then write its result and its report. From here on a signal is a request."""
         facts: dict[str, Json] = {"operation": plan.spec.operation, "source": plan.source, "target": plan.target}
         listener, driver = self.opened.caller.listener(), self.opened.topology.driver(self.lease)
         baseline: Mapping[str, Any] = plan.baseline
         for site, units in baseline.items():  # queues that were paused before the run stay paused after it
             for unit, state in units.items():
-                self.lease.before(site, unit, state.get("paused", ()))
+                self.lease.note_paused_before(site, unit, state.get("paused", ()))
         stop = stop_request()
         with refusing(self.files.folder):
             journal = Journal(self.files.journal)
@@ -155,7 +155,7 @@ class Run:
                 stop.disarm()
             for broker in ended.snapshot.brokers:  # any host can resume queues that are still paused
                 if broker.silent is None:
-                    self.lease.still_paused(broker.site, broker.pair, broker.paused)
+                    self.lease.keep_pauses(broker.site, broker.pair, broker.paused)
             steps = next_steps(plan, ended) if ended.undone is None else []
             entries = journal.entries()
             let_in = let_in_at(entries)
@@ -174,7 +174,7 @@ class Run:
             result = Result.of(code, found(key, why=stopped.why), data=data, run=self.files.name)
             return replace(result, ended=facts, stop=stop)
         except CannotWrite:
-            raise  # before the first call
+            raise  # the run has not begun
         except Exception as error:
             raise RunBroken(error, self.files, facts) from error
         finally:
@@ -204,7 +204,7 @@ class Run:
 
 
 class RunBroken(DrCtlError):
-    """A run that had to stop where it stood: the journal could not be written, or dr-ctl has a defect."""
+    """A run that had to stop: the journal could not be written, or dr-ctl has a defect."""
 
     finding = "DR-RUN-002"
 
@@ -218,7 +218,7 @@ class RunBroken(DrCtlError):
 
 
 def give_up(files: RunFiles, result: Mapping[str, Json]) -> None:
-    """Close an interrupted run as it is. A journal that does not fit is left as it is too, and nothing seals it."""
+    """Close an interrupted run as it is. A damaged journal is not sealed."""
     try:
         with closing(Journal(files.journal)) as journal:
             _seal(journal, files, result)
@@ -231,13 +231,13 @@ def _reported(result: Result, files: RunFiles) -> Result:
 
     try:
         return replace(result, report=str(write_report(files)))
-    except Exception as error:  # noqa: BLE001 - how the run ended is known and said, whatever goes wrong in drawing it
+    except Exception as error:  # noqa: BLE001 - a failed report does not change the result
         finding = found("DR-REPORT-001", kind=type(error).__name__, error=error, run=files.name)
         return replace(result, findings=(*result.findings, finding))
 
 
 def _sealed(result: Result, journal: Journal, files: RunFiles, command: str) -> Result:
-    """Write the result down, and return it, with a finding if nothing can be written."""
+    """Store the result, and return it, with a finding if it cannot be written."""
     try:
         _seal(journal, files, result.envelope(command))
     except (OSError, EnvironmentFault) as error:
@@ -247,14 +247,14 @@ def _sealed(result: Result, journal: Journal, files: RunFiles, command: str) -> 
 
 
 def _seal(journal: Journal, files: RunFiles, result: Mapping[str, Json]) -> None:
-    """Write down how a run ended: in its journal, and in its result with what seals the journal."""
+    """Record the end of a run in its journal, and in its result with the seal of the journal."""
     journal.end(result)
     sealed: dict[str, Json] = {"last_hash": journal.last_hash, "count": journal.count}
     write(files.result, {**result, "journal": sealed})
 
 
 def call_then_notify(caller: Caller, act: Callable[[OpenInstallation], Result]) -> Result:
-    """Call `act`, then, after a run, the commands that the settings have for its end. The caller holds no lock."""
+    """Call `act`, then, after a run, the commands of the settings for its end. The caller has no lock."""
     with OpenInstallation.of(caller) as opened:
         try:
             result = act(opened)
@@ -271,7 +271,7 @@ def _where(opened: OpenInstallation) -> dict[str, Json]:
 
 
 def _notified(opened: OpenInstallation, result: Result) -> list[Finding]:
-    """Return a finding for each command that could not be informed."""
+    """Call the commands for the end of a run; return a finding for each that failed."""
     if result.ended is None:
         return []
     caller, words = opened.caller, {result.code.outcome, *([DEBT] if result.debts else [])}
@@ -288,15 +288,15 @@ def _notified(opened: OpenInstallation, result: Result) -> list[Finding]:
     }
     findings: list[Finding] = []
     waiting, run = [*hooks], if_known(result.run)
-    stop = stop_request()  # no closed terminal ends this either
+    stop = stop_request()  # a closed terminal does not end this
     try:
         while waiting:
-            caller.say(f"telling {waiting[0].run[0]}")
+            caller.say(f"calling {waiting[0].run[0]}")
             command, why = waiting[0], ""
             try:
                 outcome = place.run(command.run[0], command.run, command.timeout, facts, document, stop)
                 why = "" if isinstance(outcome, Done) else outcome.text
-            except (OSError, ValueError) as error:  # no room for its input, or a word that no variable can hold
+            except (OSError, ValueError) as error:  # no room for its input, or an invalid variable
                 why = f"{command.run[0]} could not be started: {error}"
             findings += [found("DR-HOOK-002", run=run, why=why)] if why else []
             waiting.pop(0)
@@ -341,9 +341,9 @@ def next_steps(plan: Plan, ended: RunResult[Snapshot]) -> list[str]:
     unconfirmed = f"Unconfirmed sends to {source}: clients repeat them, which may make duplicates."
     of = f" of {brief([*(plan.spec.units or ())])}" if which else ""
     standby = f"Standby{of}: {source}. Keep it running: it holds the only other copy."
-    missing = f"Standby: none until {source} is reinstated; new messages lie at {target} alone."
+    missing = f"Standby: none until {source} is reinstated; new messages are at {target} only."
     if ended.snapshot.one_store:
-        takes = "it can take it while its broker runs and waits."
+        takes = "its broker takes the store while it runs and waits."
         standby = f"Standby: {source}, by the store that both sites share: {takes}"
         if any(finding.id == "DR-STORE-010" for finding in ended.findings):
             standby = f"Standby: none until the broker of {source} is started again: it then waits for the store."
@@ -351,7 +351,7 @@ def next_steps(plan: Plan, ended: RunResult[Snapshot]) -> list[str]:
     if plan.spec.operation in (SWAPOVER, FAILBACK):
         come_back = f"To come back: `dr-ctl swapover --to {source}{which}`."
         if any(finding.id == "DR-LINK-009" for finding in plan.findings):
-            standby = f"Standby: none: no link leads from {target} to {source}; new messages lie at {target} alone."
+            standby = f"Standby: none: no link leads from {target} to {source}; new messages are at {target} only."
             come_back = "To come back: configure that link first (`dr-ctl explain DR-LINK-009`)."
         outage = f"Outage: ends when {target} accepts clients; the time to reconnect is not included."
         return [standby, unconfirmed, outage, come_back]

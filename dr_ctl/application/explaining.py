@@ -1,4 +1,4 @@
-"""Explains exit codes, findings and dr-ctl's words at length, from their tables (that of words is docs/glossary.md)."""
+"""Explains exit codes, findings and the words of docs/glossary.md."""
 
 import re
 import textwrap
@@ -19,8 +19,6 @@ _ROW: Final = re.compile(r"\| (.+?) \| (.+?) \| (.+?) \| (.+?) \|")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """The explanation of an exit code or a finding."""
-
     name: str = field(metadata=key("id"))
     what: str
     do: str
@@ -41,12 +39,12 @@ class GlossaryEntry:
 def words() -> Mapping[str, GlossaryEntry]:
     page = (shipped("docs") / "glossary.md").read_text(encoding="utf-8")
     _, _, *rows = (match.groups() for match in map(_ROW.fullmatch, page.splitlines()) if match is not None)
-    return {word: GlossaryEntry(word, *more) for word, *more in rows}
+    return {word: GlossaryEntry(word, *cells) for word, *cells in rows}
 
 
 def codes() -> Mapping[ExitCode, Entry]:
-    whats = {code: f"{of.what} {of.elsewhere}".rstrip() for code, of in meanings().items()}
-    return {code: Entry(f"{code:d}", whats[code], of.do, of.costs, of.undo) for code, of in meanings().items()}
+    texts = {code: f"{row.what} {row.elsewhere}".rstrip() for code, row in meanings().items()}
+    return {code: Entry(f"{code:d}", texts[code], row.do, row.costs, row.undo) for code, row in meanings().items()}
 
 
 def findings() -> Mapping[str, Entry]:
@@ -55,8 +53,8 @@ def findings() -> Mapping[str, Entry]:
 
 
 def explain(word: str) -> Result:
-    """Explain a code, a finding or a word at length; raises `UsageError` for any other name."""
-    entry = _named(word.strip().upper())
+    """Explain a code, a finding or a word; raises `UsageError` for any other name."""
+    entry = _find_entry(word.strip().upper())
     if entry is None:
         return _defined(word)
     parts = {"To do:  ": entry.do, "Effect: ": entry.costs, "Undo:   ": entry.undo}
@@ -82,8 +80,8 @@ def _explained(summary: str, parts: Mapping[str, str], data: Entry | GlossaryEnt
     return Result(ExitCode.OK, summary, data=data, closing="\n".join(lines))
 
 
-def _named(word: str) -> Entry | None:
-    """Find an entry by number, outcome, finding id, or the id of an exit code's finding: DR-LOCKED is 13."""
+def _find_entry(word: str) -> Entry | None:
+    """Find an entry by number, outcome, finding id, or the id of an exit code's finding, as DR-LOCKED for 13."""
     if re.fullmatch(r"[0-9]+", word):
         return next((entry for code, entry in codes().items() if int(code) == int(word)), None)
     outcomes = {code.name: entry for code, entry in codes().items()}

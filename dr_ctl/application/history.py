@@ -1,5 +1,5 @@
-"""`history`: the serving sites over time, the run behind each change, and the outages. The runs of this STATE and the
-readings of the monitor are the sources; no broker is asked.
+"""`history`: the serving sites over time, the run of each change, and the outages, by the runs of this STATE and the
+readings of the monitor; no broker is asked.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dr_ctl.settings.model import Installation
 if TYPE_CHECKING:
     from dr_ctl.rpo.history.newest import RolePeriod
 
-_CLOCKS: Final = timedelta(seconds=5)  # how far the clocks of a run's machine and of the monitor's may be apart
+_CLOCK_SKEW: Final = timedelta(seconds=5)  # between the machines of a run and of the monitor
 _HEADING: Final = ("since (UTC)", "serves", "clients out", "epoch", "by", "what, and why")
 
 
@@ -62,8 +62,6 @@ class ReportData:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The run that made a change."""
-
     run: str | None = None
     epoch: int | None = None
     by: str | None = None
@@ -74,8 +72,8 @@ class Done:
 @dataclass(frozen=True, slots=True)
 class ServiceChange:
     """A moment from which on clients were served at `serving`, or at no site (None); a serving site may be not `known`.
-    An approximate change lies before `at`, at an unknown moment after the reading before. `run` is None if no run of
-    this STATE made the change."""
+    An approximate change was at an unknown moment between `at` and the reading before. `run` is None if no run of this
+    STATE made the change."""
 
     at: datetime
     serving: str | None
@@ -114,19 +112,19 @@ class HistoryData:
 
 
 def history(runs: Sequence[RunFiles], installation: Installation | None, since: datetime | None) -> Result:
-    """List the changes in order; without an installation, from the runs alone."""
+    """List the changes in order; without an installation, only those of the runs."""
     records = [record(files) for files in runs]
     periods, findings = _readings(installation, since)
     found_ = *_by_runs(records, periods), *_by_no_run(records, periods), *_ends(records, periods)
-    all_ = sorted(found_, key=lambda turn: turn.at)
+    all_ = sorted(found_, key=lambda change: change.at)
     if periods and installation is not None:
         all_ = _with_takeovers(all_, installation, since or periods[0].first)
-    turns = [turn for turn in all_ if since is None or turn.at >= since]
-    data = HistoryData(turns, len(periods) > 0)
-    if not turns:
+    changes = [change for change in all_ if since is None or change.at >= since]
+    data = HistoryData(changes, len(periods) > 0)
+    if not changes:
         return Result(ExitCode.OK, "nothing is known", findings, data)
-    summary = f"{turns[-1].serves} serves since {stamp(turns[-1].at)}, as far as runs and samples show"
-    return Result(ExitCode.OK, summary, findings, data, text=table(_HEADING, [turn.cells for turn in turns]))
+    summary = f"{changes[-1].serves} serves since {stamp(changes[-1].at)}, as far as runs and samples show"
+    return Result(ExitCode.OK, summary, findings, data, text=table(_HEADING, [change.cells for change in changes]))
 
 
 def _readings(installation: Installation | None, since: datetime | None) -> tuple[list[RolePeriod], list[Finding]]:
@@ -144,16 +142,18 @@ def _readings(installation: Installation | None, since: datetime | None) -> tupl
     return role_periods(history, tuple(installation.settings.sites), begin)
 
 
-def _with_takeovers(turns: Sequence[ServiceChange], installation: Installation, since: datetime) -> list[ServiceChange]:
+def _with_takeovers(
+    changes: Sequence[ServiceChange], installation: Installation, since: datetime
+) -> list[ServiceChange]:
     """Add the takeovers by another node of a broker: if its site serves, no client was served meanwhile."""
     from dr_ctl.rpo.history.newest import takeovers  # noqa: PLC0415 - as above
 
-    changes = []
+    added = []
     for takeover in takeovers(installation.history, tuple(installation.settings.sites), since):
-        serves = next((turn.serving for turn in reversed(turns) if turn.at <= takeover.first), None)
+        serves = next((change.serving for change in reversed(changes) if change.at <= takeover.first), None)
         out = OutageBounds(None, takeover.at_most_s) if serves == takeover.site else None
-        changes.append(ServiceChange(takeover.first, serves, takeover.text, out, known=serves is not None))
-    return sorted([*turns, *changes], key=lambda turn: turn.at)
+        added.append(ServiceChange(takeover.first, serves, takeover.text, out, known=serves is not None))
+    return sorted([*changes, *added], key=lambda change: change.at)
 
 
 def serving(periods: Sequence[RolePeriod]) -> list[RolePeriod]:
@@ -161,31 +161,31 @@ def serving(periods: Sequence[RolePeriod]) -> list[RolePeriod]:
 
 
 def loss(periods: Sequence[RolePeriod], lost: str, begun: datetime, let_in: datetime) -> OutageBounds:
-    """Bound the outage of a lost site until a run that had `begun` let clients in elsewhere, or there again: at least
-    from the first reading that saw the site serve no more, at most from the last that saw it serve. A monitor may see
-    the site serve again before the run has noted `let_in`."""
+    """Bound the outage of a lost site until a run that had `begun` let clients in again at a site: at least from the
+    first reading that saw the site not serve, at most from the last that saw it serve. A monitor may see the site serve
+    again before the run has recorded `let_in`."""
     before = [period for period in periods if period.site == lost and period.first <= begun]
     last = next((period for period in reversed(before) if period.role == Role.SERVING.value), None)
     if last is None:
         return OutageBounds(None, None)
     closed = _closed(before, last)
-    gone = None if closed is None else _seconds(closed.first, let_in)
-    return OutageBounds(gone, _seconds(min(last.last, let_in), let_in))
+    at_least_s = None if closed is None else _seconds(closed.first, let_in)
+    return OutageBounds(at_least_s, _seconds(min(last.last, let_in), let_in))
 
 
 _SERVES_NOT: Final = (Role.DOWN.value, Role.STANDBY.value)
 
 
 def _closed(periods: Sequence[RolePeriod], was: RolePeriod) -> RolePeriod | None:
-    """Find the period in which a site that has served was seen down or closed. Readings without an answer come first
-    where the broker died while it was asked."""
+    """Find the period in which a site that has served was seen down or closed, maybe after readings without an
+    answer."""
     after = (period for period in periods if period.site == was.site and period.first > was.last)
     known = next((period for period in after if period.role != Role.UNKNOWN.value), None)
     return known if known is not None and known.role in _SERVES_NOT else None
 
 
 def _by_runs(records: Sequence[Record], periods: Sequence[RolePeriod]) -> list[ServiceChange]:
-    turns = []
+    changes = []
     for run in records:
         what = f"{run.operation} {run.outcome}" if run.outcome != "ok" else run.operation
         text = f"{what}{f': {run.reason}' if run.reason else ''} ({run.run})"
@@ -198,13 +198,13 @@ def _by_runs(records: Sequence[Record], periods: Sequence[RolePeriod]) -> list[S
         out = run.out if opened is not None else None
         if opened is not None and out is None and run.operation in (FAILOVER, UNFENCE) and run.source:
             out = loss(periods, run.source, (run.operation == UNFENCE and run.began) or last.at, last.at)
-        turns.append(ServiceChange(last.at, serving, f"{text}{left}", out, run, known=known))
-    return turns
+        changes.append(ServiceChange(last.at, serving, f"{text}{left}", out, run, known=known))
+    return changes
 
 
 def _served(run: Record, opened: Listener | None) -> tuple[str | None, bool, str]:
-    """Return the serving site after a run, whether that is known, and words on units that are served nowhere. A run
-    without a result is judged by its last step: a fence takes the service from the site that served before alone."""
+    """Return the serving site after a run, whether that is known, and a text on units that are served nowhere. A run
+    without a result is judged by its last step: after a fence only its own site does not serve."""
     if run.served is not None:
         sites = list(dict.fromkeys(site for site in run.served.values() if site is not None))
         known = bool(sites) or run.outcome != ExitCode.UNKNOWN.outcome
@@ -218,7 +218,7 @@ def _served(run: Record, opened: Listener | None) -> tuple[str | None, bool, str
 
 
 def _by_no_run(records: Sequence[Record], periods: Sequence[RolePeriod]) -> Iterator[ServiceChange]:
-    """Find sites that were seen to begin to serve while no run let clients in there."""
+    """Find sites that began to serve while no run let clients in there."""
     opened = [run.let_in for run in records if run.let_in is not None]
     served = serving(periods)
 
@@ -228,19 +228,19 @@ def _by_no_run(records: Sequence[Record], periods: Sequence[RolePeriod]) -> Iter
     for was, now in zip((None, *accumulate(served, later)), served, strict=False):
         if was is None:
             events = [event for run in records for event in (run.fenced, run.let_in) if event is not None]
-            before = [event for event in events if event.at <= now.first + _CLOCKS]
+            before = [event for event in events if event.at <= now.first + _CLOCK_SKEW]
             newest = max(before, key=attrgetter("at"), default=None)
             if newest not in opened or newest.site != now.site:
                 yield ServiceChange(now.first, now.site, "seen serving at the first sample")
             continue
-        begin, end = was.last - _CLOCKS, now.first + _CLOCKS
+        begin, end = was.last - _CLOCK_SKEW, now.first + _CLOCK_SKEW
         if any(listener.site == now.site and begin <= listener.at <= end for listener in opened):
             continue
         serves = now.site
         out: OutageBounds | None = OutageBounds(None, _seconds(was.last, now.first))
         if was.site == now.site:
-            between = (of for of in periods if of.site == now.site and was.last < of.first < now.first)
-            closed = next((of for of in between if of.role in _SERVES_NOT), None)
+            between = (row for row in periods if row.site == now.site and was.last < row.first < now.first)
+            closed = next((row for row in between if row.role in _SERVES_NOT), None)
             if closed is None:
                 continue
             text = f"{now.site} serves again; it was seen {closed.role} from {stamp(closed.first)}"
@@ -248,14 +248,14 @@ def _by_no_run(records: Sequence[Record], periods: Sequence[RolePeriod]) -> Iter
             out = OutageBounds(_seconds(closed.first, closed.last), _seconds(was.last, now.first))
         elif was.last >= now.first:
             text = f"{was.site} and {now.site} were both seen to serve until {stamp(min(was.last, now.last))}"
-            serves, out = (was.site if was.last > now.last + _CLOCKS else now.site), None
+            serves, out = (was.site if was.last > now.last + _CLOCK_SKEW else now.site), None
         else:
             text = f"seen from {stamp(now.first)} on; {was.site} was last seen serving at {stamp(was.last)}"
         yield ServiceChange(now.first, serves, text, out, approximate=True)
 
 
 def _ends(records: Sequence[Record], periods: Sequence[RolePeriod]) -> Iterator[ServiceChange]:
-    """Find sites that were seen down or closed after serving, while no run was under way and no site served."""
+    """Find sites that were down or closed after serving, while no run was under way and no site served."""
     for was in serving(periods):
         if (closed := _closed(periods, was)) is None:
             continue
@@ -263,8 +263,8 @@ def _ends(records: Sequence[Record], periods: Sequence[RolePeriod]) -> Iterator[
         if any(period.site != was.site and period.first <= end <= period.last for period in serving(periods)):
             continue
         # Any run but a failover may have kept clients out then; a failover comes after its loss.
-        began = [run for run in records if run.operation != FAILOVER and run.began and run.began <= end + _CLOCKS]
-        if any(run.ended is None or run.ended >= was.last - _CLOCKS for run in began):
+        began = [run for run in records if run.operation != FAILOVER and run.began and run.began <= end + _CLOCK_SKEW]
+        if any(run.ended is None or run.ended >= was.last - _CLOCK_SKEW for run in began):
             continue
         text = f"{was.site} was seen {closed.role}; it was last seen serving at {stamp(was.last)}"
         yield ServiceChange(end, None, text, approximate=True)

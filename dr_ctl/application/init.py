@@ -1,7 +1,7 @@
-"""`init`: from the management addresses of two sites' brokers to a settings file that a person can read.
+"""`init`: makes a settings file from the management addresses of two sites' brokers.
 
-Changes nothing at the brokers. A password is asked for, or taken from the variable that the file will name; never
-written.
+Changes nothing at the brokers. A password comes from a question, or from the variable that the file will name, and is
+not written.
 """
 
 import os
@@ -40,8 +40,8 @@ DECIDE: Final = "DECIDE"
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """The request to `init`. `ca` is the file of the authorities of the brokers' certificates."""
+class InitRequest:
+    """`ca` is the file of the authorities of the brokers' certificates."""
 
     urls: Sequence[str]
     out: Path
@@ -60,7 +60,7 @@ class ProbedBroker:
 
 @dataclass(frozen=True, slots=True)
 class InitData:
-    """The files that were written. `init` with addresses gives all but `directory` and `files`, with `--topology` alone
+    """The files that were written. `init` with addresses has all but `directory` and `files`, without addresses only
     `settings` and `topology`."""
 
     settings: Path | None = optional()
@@ -68,14 +68,14 @@ class InitData:
     why: str | None = optional()
     to_decide: Sequence[str] | None = optional()
     brokers: Sequence[ProbedBroker] | None = optional()
-    validate: Mapping[str, Json] | None = optional("the verdict on what was written: the data of `validate`")
+    validate: Mapping[str, Json] | None = optional("the verdict on the settings: the data of `validate`")
     directory: Path | None = optional("with --examples, --systemd, --kubernetes")
     files: Sequence[str] | None = optional("those that were written there")
     next: Sequence[str] | None = optional("the commands to type then, in order")
 
 
-def begin(caller: Caller, wanted: Wanted) -> Result:
-    """Look, propose, write; `data.to_decide` has the lines that a person must decide. Raises `UsageError`."""
+def begin(caller: Caller, wanted: InitRequest) -> Result:
+    """Read, propose, write; `data.to_decide` has the lines that a person must decide. Raises `UsageError`."""
     _must_be_new(wanted.out)
     if wanted.topology is not None:
         TOPOLOGIES.named(wanted.topology)
@@ -85,8 +85,8 @@ def begin(caller: Caller, wanted: Wanted) -> Result:
         raise UsageError(text, remedy="Name each broker's own console.")
     passwords = {site: _password(caller, site) for site in dict.fromkeys(site for site, _ in addresses)}
     try:
-        asked = [_place(site, url, wanted, passwords[site]) for site, url in addresses]
-        places = [place for _, of in groupby(asked, key=lambda place: place.site) for place in _grouped([*of])]
+        probed = [_probe(site, url, wanted, passwords[site]) for site, url in addresses]
+        places = [place for _, of in groupby(probed, key=lambda place: place.site) for place in _grouped([*of])]
     except BrokerError as error:
         finding = found("DR-INIT-001.silent", remedy=error.remedy, why=error)
         return Result(ExitCode.UNKNOWN, f"nothing was written: {error}", (finding,))
@@ -95,14 +95,14 @@ def begin(caller: Caller, wanted: Wanted) -> Result:
         counts = f"{len(first)} broker(s) at {first[0].site}, {len(second)} at {second[0].site}"
         typed = " ".join(f"{of[0].site}={of[0].url}" for of in (first, second))
         raise UsageError(
-            f"{counts}: each is joined with one at the other site",
+            f"{counts}: each broker needs a peer at the other site",
             remedy=f"Where addresses of a site are nodes of one broker: `dr-ctl init {typed}`, with the active node's "
-            "alone, then the others under `nodes:` in the file. Else name as many at both sites, in the same order.",
+            "only, then the others under `nodes:` in the file. Else name as many at both sites, in the same order.",
         )
     both = [*zip(first, second, strict=True)]
     proposals = [proposal for pair in both if (proposal := proposed(*pair, wanted.topology)) is not None]
     if len(proposals) < len(both) or len({proposal.topology for proposal in proposals}) != 1:
-        seen = brief([f"{place.site}: {_seen(place)}" for place in places])
+        seen = brief([f"{place.site}: {_describe(place)}" for place in places])
         if silent := [place.url for place in places if place.probed is None]:
             finding = found("DR-INIT-001.refused", seen=seen, addresses=brief(silent))
         elif proposals:
@@ -118,11 +118,11 @@ def begin(caller: Caller, wanted: Wanted) -> Result:
     decide = [line.strip() for line in text.splitlines() if f"# {DECIDE}: " in line]
     findings = [found("DR-INIT-002", lines=len(decide), file=wanted.out)] if decide else []
     findings += [
-        found("DR-INIT-003", site=site, listener=listener.name, own=listener.own, key=listener.key)
+        found("DR-INIT-003", site=site, listener=listener.name, own=listener.separate, key=listener.key)
         for proposal in proposals
         for site, listener in proposal.shared.items()
     ]
-    brokers = [ProbedBroker(place.site, place.url, _seen(place)) for place in places]
+    brokers = [ProbedBroker(place.site, place.url, _describe(place)) for place in places]
     data = InitData(wanted.out, proposals[0].topology, proposals[0].why, decide, brokers)
     summary = f"{wanted.out}: {proposals[0].topology}, by {proposals[0].why}"
     return Result(ExitCode.OK, summary, findings, data, text=text)
@@ -130,7 +130,7 @@ def begin(caller: Caller, wanted: Wanted) -> Result:
 
 def _must_be_new(out: Path, remedy: str = "Name another file: --out FILE.") -> None:
     if out.exists():
-        raise UsageError(f"{out} is there already", remedy=f"{remedy} Nothing was written.")
+        raise UsageError(f"{out} exists already", remedy=f"{remedy} Nothing was written.")
 
 
 def _addresses(urls: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -158,19 +158,19 @@ def variable(site: str) -> str:
 
 
 def _password(caller: Caller, site: str) -> str:
-    given = os.environ.get(variable(site)) or caller.people.secret(f"password for the brokers of {site}")
-    if not given:
-        remedy = f"Set {variable(site)}, which the settings will name: `init` reads it now and writes it nowhere."
+    password = os.environ.get(variable(site)) or caller.people.secret(f"password for the brokers of {site}")
+    if not password:
+        remedy = f"Set {variable(site)}, which the settings will name: `init` reads it and does not write it."
         raise UsageError(f"there is no password for the brokers of {site}", remedy=remedy)
-    os.environ[variable(site)] = given  # the validation in this process reads the variable
-    return given
+    os.environ[variable(site)] = password  # the validation in this process reads the variable
+    return password
 
 
-def _place(site: str, url: str, wanted: Wanted, password: str) -> BrokerAddress:
-    """Look at one address. Raises `BrokerError` unless connections are refused, because such a broker may wait."""
+def _probe(site: str, url: str, wanted: InitRequest, password: str) -> BrokerAddress:
+    """Read the broker at one address. A refused connection is no error, because such a broker may be passive."""
     parts = urlsplit(url)
     if parts.username or parts.password or not parts.hostname:
-        raise UsageError(f"{site}: the address must name a host, and hold no login", remedy="Use --username.")
+        raise UsageError(f"{site}: the address must have a host, and no login", remedy="Use --username.")
     origin, source = f"{parts.scheme}://{parts.hostname}", f"the environment variable {variable(site)}"
     tls = TlsFiles(str(wanted.ca) if wanted.ca else None)
     account = Account(url, wanted.username, password, origin, tls, source)
@@ -195,7 +195,7 @@ def _probed(site: str, account: Account, host: str) -> BrokerAddress:
 
 def _grouped(places: Sequence[BrokerAddress]) -> list[BrokerAddress]:
     """Group the addresses of a site into brokers, each at its active node, by the id that nodes of a broker share. An
-    address that refuses connections may be a waiting node, if the site has one broker alone."""
+    address that refuses connections may be a passive node, if the site has only one broker."""
     first_active = sorted(places, key=lambda place: place.probed is None or not place.probed.active)
     by_node = by_key(
         (f"\n{place.url}" if place.probed is None else place.probed.node or place.url, place) for place in first_active
@@ -206,15 +206,15 @@ def _grouped(places: Sequence[BrokerAddress]) -> list[BrokerAddress]:
     return [replace(first, nodes=tuple(others)) for first, *others in by_node.values()]
 
 
-def _seen(place: BrokerAddress) -> str:
+def _describe(place: BrokerAddress) -> str:
     if place.probed is None:
         return "no broker answers"
     if not place.probed.active:
-        return f"{place.probed.broker}, which waits"
+        return f"{place.probed.broker}, which is passive"
     return f"{place.probed.broker}, {place.probed.family.value} {place.probed.version}"
 
 
-def _document(wanted: Wanted, pairs: Sequence[tuple[BrokerAddress, BrokerAddress, Proposal]]) -> str:
+def _document(wanted: InitRequest, pairs: Sequence[tuple[BrokerAddress, BrokerAddress, Proposal]]) -> str:
     sites: dict[str, list[tuple[list[Key], list[tuple[dict[str, Json], str]]]]] = {}
     for first, second, proposal in pairs:
         name = _pair(first, second) if len(pairs) > 1 or first.probed is not None else wanted.name
@@ -224,13 +224,12 @@ def _document(wanted: Wanted, pairs: Sequence[tuple[BrokerAddress, BrokerAddress
     proposal = pairs[0][2]
     installation = [Key("topology", proposal.topology, proposal.why), *proposal.installation]
     ca = str(wanted.ca) if wanted.ca is not None else None
-    origins = {place.site: place.origin for pair in pairs for place in pair[:2] if place.origin is not None}
+    origins = {address.site: address.origin for pair in pairs for address in pair[:2] if address.origin is not None}
     context = {"name": wanted.name, "installation": installation, "sites": sites, "ca": ca, "origins": origins}
-    return rendered("settings.yaml", context)
+    return render("settings.yaml", context)
 
 
-def rendered(template: str, values: Mapping[str, Any]) -> str:
-    """Fill in one of the templates of this package."""
+def render(template: str, values: Mapping[str, Any]) -> str:
     from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415 - few commands write files
 
     environment = Environment(  # noqa: S701 - settings, units and manifests are no HTML
@@ -244,12 +243,12 @@ def rendered(template: str, values: Mapping[str, Any]) -> str:
     return environment.get_template(f"{template}.j2").render(values)
 
 
-def _broker(place: BrokerAddress, name: str, wanted: Wanted, proposal: Proposal) -> Iterator[Key]:
+def _broker(place: BrokerAddress, name: str, wanted: InitRequest, proposal: Proposal) -> Iterator[Key]:
     yield Key("name", name, "the same name at both sites makes a pair")
-    if not _others(place):
+    if not _consoles(place):
         listed = place.probed.others if place.probed is not None else ()
         why = f"it lists another node at {brief(listed)}: name the consoles of both under nodes:" if listed else ""
-        yield Key("jolokia", place.url, why or _seen(place), sure=not why)
+        yield Key("jolokia", place.url, why or _describe(place), sure=not why)
         yield from filter(None, [_listener(place, proposal)])
     yield Key("username", wanted.username)
     yield Key("password", {"env": variable(place.site)}, "or {file: PATH}, {command: [ARGV]}")
@@ -261,21 +260,22 @@ def _listener(place: BrokerAddress, proposal: Proposal) -> Key | None:
     return stomp(place, [str(listener) for listener in listeners] if isinstance(listeners, list) else [])
 
 
-def _others(place: BrokerAddress) -> list[tuple[str, str]]:
+def _consoles(place: BrokerAddress) -> list[tuple[str, str]]:
     """List the consoles of the other nodes, given or guessed by a listed host, each with its evidence."""
-    others = [(node.url, _seen(node)) for node in place.nodes]
+    others = [(node.url, _describe(node)) for node in place.nodes]
     listed = place.probed.others if place.probed is not None else ()
     for host in listed[len(others) :]:
         guessed = place.url.replace(place.host, host, 1)
-        others.append((guessed, f"the broker lists another node at {host}; where its console is, it does not tell"))
+        others.append((guessed, f"the broker lists another node at {host}, but not the address of its console"))
     return [other for other in others if other[0] != place.url]
 
 
 def _nodes(place: BrokerAddress, listener: Key | None) -> Iterator[tuple[dict[str, Json], str]]:
     """List the nodes, each with its evidence; the listener of a node that is not active is guessed after that of the
     active node."""
-    others = _others(place)
-    for name, (url, why) in zip(ascii_lowercase, [(place.url, _seen(place)), *others] if others else (), strict=False):
+    others = _consoles(place)
+    rows = [(place.url, _describe(place)), *others] if others else ()
+    for name, (url, why) in zip(ascii_lowercase, rows, strict=False):
         row: dict[str, Json] = {"name": name, "jolokia": url}
         host = urlsplit(url).hostname or ""
         if listener is not None and (url == place.url or host != place.host):
@@ -284,10 +284,10 @@ def _nodes(place: BrokerAddress, listener: Key | None) -> Iterator[tuple[dict[st
 
 
 def _pair(at_first: BrokerAddress, at_second: BrokerAddress) -> str:
-    """Name a pair by the brokers' own name, or by the common beginning of both names."""
+    """Name a pair by the brokers' name, or by the common prefix of both names."""
     names = [place.probed.broker for place in (at_first, at_second) if place.probed is not None]
     first = names[0]
-    length = next(end for end in range(len(first), -1, -1) if all(name.startswith(first[:end]) for name in names))
+    length = next(size for size in range(len(first), -1, -1) if all(name.startswith(first[:size]) for name in names))
     common = first[:length].rstrip("-_. ")
     return common if len(common) > 1 else "broker-1"
 
@@ -298,7 +298,7 @@ def _value(value: Json) -> str:
 
 
 def write_example(topology: str, out: Path) -> Result:
-    """Write the example of a topology, for brokers that cannot be asked yet. Raises `UsageError`."""
+    """Write the example of a topology, without asking brokers. Raises `UsageError`."""
     TOPOLOGIES.named(topology)
     _must_be_new(out)
     with writing(out, "Name another file: --out FILE."):
@@ -308,14 +308,14 @@ def write_example(topology: str, out: Path) -> Result:
 
 
 def write_examples(out: Path) -> Result:
-    """Write the examples that came with dr-ctl (settings of each topology, units, alert rules, a dashboard) and the
-    schemas of settings and documents. No existing file is overwritten."""
+    """Write the examples of dr-ctl (settings of each topology, units, alert rules, a dashboard) and the schemas of
+    settings and documents. No existing file is overwritten."""
     from dr_ctl.application.documents import write_schemas  # noqa: PLC0415 - no other command needs them
 
     written = sorted(file for file in machine.shipped("examples").iterdir() if file.is_file())
     with new_folder(out):
         for file in written:
-            copy(file, out / file.name)  # keeps the mode: some files are commands
+            copy(file, out / file.name)  # with the mode: some files are commands
         schemas = [f"schemas/{name}" for name in write_schemas(out / "schemas")]
     data = InitData(directory=out, files=[*(file.name for file in written), *schemas])
     return Result(ExitCode.OK, f"{len(written)} examples, and the schemas, are in {out}", data=data)
@@ -323,8 +323,8 @@ def write_examples(out: Path) -> Result:
 
 @contextmanager
 def new_folder(out: Path) -> Iterator[None]:
-    """Make a folder that this block fills, whole or not at all. Raises `UsageError`."""
-    _must_be_new(out, "Name a directory that is not.")
+    """Make a folder that this block fills, or remove it after an error. Raises `UsageError`."""
+    _must_be_new(out, "Name a new directory.")
     with writing(out, "Name a directory that can be written. Nothing was left there."):
         try:
             out.mkdir(parents=True)
@@ -334,17 +334,17 @@ def new_folder(out: Path) -> Iterator[None]:
             raise
 
 
-def with_verdict(begun: Result, validated: Result) -> Result:
+def with_verdict(written: Result, validated: Result) -> Result:
     verdict = {"exit_code": validated.exit_code, "summary": validated.summary, **document(validated.data)}
-    text = f"{begun.text}\n{validated.text or validated.closing or validated.summary}"
-    steps = [*_next(begun.data.settings, begun.data.to_decide)]
-    closing = [f"Wrote {begun.summary}. Next:", *(f"  {at}. {step}" for at, step in enumerate(steps, 1))]
-    data = replace(begun.data, validate=verdict, next=steps)
-    findings = [*begun.findings, *validated.findings]
-    return replace(begun, findings=findings, data=data, text=text, closing="\n".join(closing))
+    text = f"{written.text}\n{validated.text or validated.closing or validated.summary}"
+    steps = [*_next_steps(written.data.settings, written.data.to_decide)]
+    closing = [f"Wrote {written.summary}. Next:", *(f"  {at}. {step}" for at, step in enumerate(steps, 1))]
+    data = replace(written.data, validate=verdict, next=steps)
+    findings = [*written.findings, *validated.findings]
+    return replace(written, findings=findings, data=data, text=text, closing="\n".join(closing))
 
 
-def _next(out: Path, to_decide: Sequence[str]) -> Iterator[str]:
+def _next_steps(out: Path, to_decide: Sequence[str]) -> Iterator[str]:
     dr_ctl = "dr-ctl" if out == Path("dr-ctl.yaml") else f"dr-ctl --config {out}"
     if to_decide:
         yield f"Edit the line(s) of {out} that say {DECIDE}: {len(to_decide)}."

@@ -1,5 +1,5 @@
-"""Opens an installation for a command: settings, topology and runbooks; and begins two readings of both sites before
-the modules that report them are loaded."""
+"""Opens an installation for a command: settings, topology and runbooks. Starts two readings of both sites before the
+modules that report them are loaded."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, by_key
 from dr_ctl.core.system import BackgroundTask, in_background
 from dr_ctl.engine import runbook
-from dr_ctl.engine.operations import ALONE, FAILBACK, FENCE, HOOK, REINSTATE, RESTART, single_step
-from dr_ctl.engine.runbook import FENCING, Runbook, with_hooks
+from dr_ctl.engine.operations import FAILBACK, FENCE, HOOK, REINSTATE, RESTART, SINGLE_STEPS, single_step
+from dr_ctl.engine.runbook import FENCING_PREFIX, Runbook, with_hooks
 from dr_ctl.engine.runs import Runs
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies import registry
@@ -27,7 +27,7 @@ from dr_ctl.topologies.topology import NoCleaner
 
 @dataclass(frozen=True, slots=True)
 class OpenInstallation:
-    """An installation opened for looking; only the topology's driver can change brokers."""
+    """An installation opened for reading; only the topology's driver can change brokers."""
 
     caller: Caller
     installation: Installation
@@ -51,8 +51,8 @@ class OpenInstallation:
     def runbook(self, operation: str) -> Runbook:
         """Return the runbook of an operation; raises `UsageError` for a hook that the settings do not have."""
         hooks = self.installation.settings.hooks
-        if operation in ALONE:
-            book, fencing = single_step(operation), [name for name in hooks if name.startswith(FENCING)]
+        if operation in SINGLE_STEPS:
+            book, fencing = single_step(operation), [name for name in hooks if name.startswith(FENCING_PREFIX)]
             return replace(book, steps=with_hooks(book.steps, fencing)) if operation == FENCE else book
         of = FAILBACK if operation == REINSTATE else operation
         book = runbook.load(of, folder(self.installation), self.installation.settings.order)
@@ -64,7 +64,7 @@ class OpenInstallation:
 
     @property
     def has_agent(self) -> bool:
-        """The topology needs the agent of `sync`. Raises `UsageError` if the agent could not work here."""
+        """Whether the topology needs the agent of `sync`. Raises `UsageError` if the agent could not work here."""
         try:
             self.topology.cleaner(self.sites[0], {}).close()
         except NoCleaner:
@@ -103,7 +103,7 @@ class LintData:
 
 
 def folder(installation: Installation) -> Path:
-    """Return the folder of the runbooks in force: the installation's own, or those that came with dr-ctl."""
+    """Return the folder of the runbooks: the installation's own, or those of dr-ctl."""
     own = installation.settings.runbooks
     return installation.path(own) if own is not None else runbook.shipped()
 
@@ -127,7 +127,7 @@ def addresses(installation: Installation) -> dict[tuple[str, str], list[str]]:
 
 
 def shared_addresses(installation: Installation) -> list[Finding]:
-    """Report addresses that several brokers have: a reading, or a test login, would ask one broker for another."""
+    """Report addresses that several brokers have, which would make readings and test logins wrong."""
     return [
         found("DR-SETTINGS-006", brokers=" and ".join(names), key=key)
         for (key, _), names in addresses(installation).items()
@@ -137,12 +137,12 @@ def shared_addresses(installation: Installation) -> list[Finding]:
 
 @contextmanager
 def looking(caller: Caller) -> Iterator[tuple[OpenInstallation, BackgroundTask[Snapshot]]]:
-    """Begin two readings, so that rates are known. The end of the block waits for a reading that still runs."""
+    """Start two readings, which show rates. The end of the block waits for a reading that still runs."""
     snapshot: BackgroundTask[Snapshot] | None = None
     try:
         with OpenInstallation.of(caller) as opened:
             read = partial(opened.topology.read, over_s=caller.timeouts.rates_s)
-            snapshot = in_background(read, "both looks")
+            snapshot = in_background(read, "two readings")
             yield opened, snapshot
     finally:
         if snapshot is not None:

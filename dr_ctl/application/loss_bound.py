@@ -1,5 +1,5 @@
-"""The price of a failover. A closed site that answers gives its own counts; any other site is judged by the last
-samples of the history. Contacts no broker, needs neither Java nor Spark."""
+"""The bounds on the loss of a failover: by the present counts of a closed site that answers, else by the last samples
+of the history. Contacts no broker, needs neither Java nor Spark."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,53 +29,53 @@ SKEW: Final = timedelta(seconds=2)
 
 
 def _load_bounds() -> None:
-    # `_read_history` reports missing packages; a module that is half loaded here would disturb that.
+    # `_read_history` reports missing packages.
     with suppress(ModuleNotFoundError):
         if find_spec("numpy") and find_spec("pyarrow"):
             import_module("dr_ctl.rpo.bounds.bounds")
 
 
 class LossBound:
-    """Implements `LossExposure`. The bounds may grow until the site is seen down, so read them anew each time."""
+    """Implements `LossExposure`. The bounds may grow until the site is seen down, so read them again each time."""
 
     def __init__(
         self, opened: OpenInstallation, lost: str, silent_since: str | None, *, begun: bool = False, once: bool = False
     ) -> None:
-        """A resumed run has `begun` by its own options. With `once` all answers rest on one reading."""
+        """`begun` is for a resumed run, which has its own options. With `once` all answers use one reading."""
         self.site, self._begun, self._once = lost, begun, once
         self._silent_since = datetime.fromisoformat(silent_since) if silent_since is not None else None
-        self._ahead = timedelta(0)  # a broker's clock is ahead of this machine's by so much at least
+        self._ahead = timedelta(0)  # the least lead of a broker's clock over this machine's
         self._installation = opened.installation
-        self._fence_ends = not opened.topology.recipe.moves_parts  # no message can be sent to a fenced site
+        self._fence_ends = not opened.topology.recipe.moves_parts  # nobody can send to a fenced site
         self._limits = objectives(opened.installation)
         self._supposed = False
         self._down_since: datetime | None = None
         self._read: tuple[Snapshot, datetime] | None = None
-        self._by_history: tuple[object, Bounds] | None = None  # keyed by the moment of death and the clocks
-        self._differing = set[str]()  # the content of these queues may rightly differ between the sites
+        self._by_history: tuple[object, Bounds] | None = None  # keyed by the time of the loss and the clocks
+        self._differing = set[str]()  # these queues may differ between the sites without a fault
         self._live: Sequence[Row] = ()  # the counts of the other site's queues while no client works there
         self._host_lives = False
-        # A run that began with `unknown` began while the bound was not known.
+        # A run that accepted `unknown` began while the bound was not known.
         self._was_unknown = dict.fromkeys(("lost", "duplicates"), begun)
-        self._kept_at: datetime | None = None  # the time of a reading that showed one store for both sites
-        # Loading the Parquet reader takes a tenth of a second: load it beside the first reading.
+        self._kept_at: datetime | None = None  # the time of a reading with one store for both sites
+        # Loading the Parquet reader takes a tenth of a second: load it during the first reading.
         in_background(_load_bounds, "load bounds")
 
     def saw(self, snapshot: Snapshot, *, supposed: bool = False) -> None:
-        """Note a reading. A site that is down sends no more, so its bounds stop growing. A closed site that answers
-        counts the messages still to ship. A site that is `supposed` down lives."""
+        """Use a reading. The bounds of a site that is down stop growing. A closed site that answers counts the messages
+        still to ship. `supposed` says that the site is treated as down, but lives."""
         self._supposed |= supposed
         role, now, own = snapshot.roles[self.site], system().now(), snapshot.brokers_at(self.site)
         # A broker's time must be earlier than now; any lead is a clock's fault.
         clocks = [moment(reading.now_ms * 1000) - now for reading in snapshot.locks if reading.site != self.site]
         self._ahead = max([self._ahead, *clocks])
-        # Only an unbroken run of readings that see it down ends the time.
+        # Any reading that does not show it down starts the time again.
         self._down_since = (self._down_since or now) if role is Role.DOWN else None
         whole = role is Role.STANDBY and all(broker.silent is None for broker in own)
         self._read = (snapshot, now) if whole else None
         self._kept_at = now if snapshot.one_store else None
         self._differing |= {*snapshot.differing()}
-        # Without a link that ships, producers themselves go on sending to the site that waits.
+        # Without a link that ships, producers themselves go on sending to the standby.
         waits = all(role is not Role.SERVING for role in snapshot.roles.values())
         is_shipped = waits and any(link.outflow is not None for link in snapshot.links())
         rows = snapshot.rows(now) if is_shipped else ()
@@ -100,7 +100,7 @@ class LossBound:
         return [finding for finding in self.now().findings if finding.id == "DR-PARITY-001"]
 
     def _above(self, now: Bounds, spec: Spec) -> tuple[Sequence[str], str | None]:
-        """Say why the loss, and why the duplicates, exceed what was accepted."""
+        """Say why the loss, and why the duplicates, exceed the accepted figures."""
         reasons = now.exceeds(self._limits, self._accepted("lost", now.lost, spec.accept_loss))
         return reasons, now.doubles(self._limits, self._accepted("duplicates", now.duplicates, spec.accept_duplicates))
 
@@ -111,8 +111,8 @@ class LossBound:
             return None
         if not reasons:
             accepting = f"{_accepting(now, lost=False, duplicates=True)}{self._holds(now)}"
-            beneath = (f"      {bounds_text(document(now))}", *_beneath(now, doubled=True))
-            return found("DR-LOSS-005", more=beneath, why=doubles, instead=self._instead(), accepting=accepting)
+            details = (f"      {bounds_text(document(now))}", *_lines_below(now, doubled=True))
+            return found("DR-LOSS-005", more=details, why=doubles, instead=self._instead(), accepting=accepting)
         at_most, accepting = now.lost.at_most, _accepting(now, lost=True, duplicates=doubles is not None)
         over = ""
         if isinstance(spec.accept_loss, int) and at_most is not None:
@@ -123,11 +123,11 @@ class LossBound:
         adds = f"add {typed}.{self._by_word(now, spec)}"
         if self._begun:
             adds = f"`dr-ctl failover --to {spec.target} {accepting} --reason TEXT` in place of the open run."
-        # These lines stand beneath the refusal, which the end of the command repeats.
-        more = [f"      {line}" for line in (now.because, bounds_text(document(now)), doubles) if line is not None]
-        more += _beneath(now, doubled=doubles is not None)
+        # These lines are below the refusal, which the end of the command repeats.
+        lines = [f"      {line}" for line in (now.because, bounds_text(document(now)), doubles) if line is not None]
+        lines += _lines_below(now, doubled=doubles is not None)
         why, instead = "; ".join(reasons), self._instead()
-        return found("DR-LOSS-001", more=more, reasons=why, over=over, instead=instead, adds=adds)
+        return found("DR-LOSS-001", more=lines, reasons=why, over=over, instead=instead, adds=adds)
 
     def refused_today(self, spec: Spec) -> Finding | None:
         """Return the refusal for a site that still serves, without remedies for a loss."""
@@ -144,15 +144,15 @@ class LossBound:
         return _accepting(now, lost=bool(reasons), duplicates=doubles is not None)
 
     def _accepted(self, of: str, bound: Bound, asked: Accepted) -> Accepted:
-        """Return the accepted figure: a bound that was accepted as not known stays accepted once it is known."""
+        """Return the accepted figure; a bound that was accepted as unknown stays accepted once it is known."""
         self._was_unknown[of] |= bound.at_most is None
         return bound.at_most if asked == "unknown" and self._was_unknown[of] and bound.at_most is not None else asked
 
     def _instead(self) -> str:
-        """Name a way that may lose nothing. A host that refuses connections lives, and only its broker has ended."""
+        """Name an alternative that may lose nothing. If its host refuses connections, only the broker has ended."""
         if self._read is not None:
-            again = f"`dr-ctl abort` where a run is open, else `dr-ctl unfence {self.site}`"
-            return f"open {self.site} again, which loses nothing ({again})"
+            command = f"`dr-ctl abort` where a run is open, else `dr-ctl unfence {self.site}`"
+            return f"open {self.site} again, which loses nothing ({command})"
         if self._host_lives:
             return f"start the broker of {self.site} again (its host answers, its ports refuse), which may lose nothing"
         return f"bring {self.site} back, which may lose nothing"
@@ -162,22 +162,22 @@ class LossBound:
         return f" (good until {stamp(until)})" if any(now.growing) else ""
 
     def _by_word(self, now: Bounds, spec: Spec) -> str:
-        """Ask for a person's word on the end of the site, if that word would help."""
+        """Ask a person for the time when the site ended, if that would help."""
         helps, why = self._break_even(now, spec)
-        asked = (
+        question = (
             f" Where somebody knows when the service of {self.site} ended (UTC): --silent-since T --reason TEXT; if "
             "unsure, give the later time."
         )
-        return f"{why}{asked}" if helps else why
+        return f"{why}{question}" if helps else why
 
     def _break_even(self, now: Bounds, spec: Spec) -> tuple[bool, str]:
-        """Say whether a person's word helps, and by when the site must have ended for an allowed loss."""
+        """Say whether the time of the end helps, and the latest such time for an allowed loss."""
         most = self._limits.loss.messages if self._limits is not None else 0
         most = spec.accept_loss if isinstance(spec.accept_loss, int) else most
         if self._read is not None:
             return False, ""  # the site's own counts are known, whenever it ended
         if now.lost.at_most is None:
-            return now.because is None, ""  # an end does not say why the sites differ
+            return now.because is None, ""  # the time does not explain why the sites differ
         if most is None or now.lost.at_most <= most:
             return True, ""
         from dr_ctl.rpo.bounds.bounds import latest_end  # noqa: PLC0415 - as above
@@ -186,7 +186,7 @@ class LossBound:
         if ended is None:
             return False, f" Even if {self.site} had ended right after the last reading, more than {most} may be lost."
         return True, (
-            f" With {most} accepted {self.site} must have ended by {stamp(ended)}: its own log tells, and the first "
+            f" With {most} accepted {self.site} must have ended by {stamp(ended)}: its log shows that, and the first "
             "refused connection or the last confirmed send in the logs of its clients."
         )
 
@@ -194,10 +194,10 @@ class LossBound:
         return out_of_lost(self._installation, self.site, self._pairs(), self._down_since, let_in)
 
     def contradiction(self) -> Finding | None:
-        """Report a reading that saw the lost site serve after the end that the operator gave."""
+        """Report a reading that saw the lost site serve after the time that the operator gave."""
         if self._silent_since is None:
             return None
-        from dr_ctl.rpo.history.newest import recent  # noqa: PLC0415 - loaded by then, beside the first reading
+        from dr_ctl.rpo.history.newest import recent  # noqa: PLC0415 - loaded during the first reading
 
         readings = recent(self._installation.history, self.site, self._pairs())
         served_us = int(max(readings.saw(Role.SERVING), default=0))
@@ -260,9 +260,9 @@ def _accepting(now: Bounds, *, lost: bool, duplicates: bool) -> str:
     return " ".join([*words, f"--accept-duplicates {most_duplicates}"] if duplicates else words)
 
 
-def _beneath(now: Bounds, *, doubled: bool) -> Iterator[str]:
-    """Write the lines beneath a refusal: a store that did not answer and why a bound is not known; for duplicates, the
-    queues with the most, and copies of processed messages at the survivor."""
+def _lines_below(now: Bounds, *, doubled: bool) -> Iterator[str]:
+    """Write the lines below a refusal: a store that did not answer, and why a bound is not known; for duplicates, the
+    queues with the most, and copies of processed messages at the other site."""
     if doubled and (most := now.most_duplicates()):
         yield f"      duplicates by queue, at most: {most}"
     kinds = ("DR-RPO-011", "DR-RPO-032", *(("DR-RPO-022", "DR-RPO-021") if doubled else ()))
@@ -270,25 +270,25 @@ def _beneath(now: Bounds, *, doubled: bool) -> Iterator[str]:
 
 
 def _of_closed(of: LostSite, limits: Objectives | None, snapshot: Snapshot, at: datetime) -> Bounds:
-    """Make the bounds by the counts of a closed site, all brokers of which answered."""
-    apart, held = _apart(of, snapshot, at), snapshot.stake(of.site)
-    own = [broker.depths for broker in snapshot.brokers_at(of.site)]
-    names = {name for depths in own for name in depths if of.selects(name)}
-    lying = {name: total(depths.get(name, 0) for depths in own) for name in names}
-    held_lost = total([stake.lost for stake in held])
-    held_duplicates = total([stake.duplicates for stake in held])
-    by_queue = [stake.queues for stake in held if stake.queues is not None]
+    """Make the bounds by the counts of a closed site, if all its brokers answered."""
+    differences, stakes = _differences(of, snapshot, at), snapshot.stake(of.site)
+    by_broker = [broker.depths for broker in snapshot.brokers_at(of.site)]
+    names = {name for depths in by_broker for name in depths if of.selects(name)}
+    depths_at_site = {name: total(depths.get(name, 0) for depths in by_broker) for name in names}
+    stake_lost = total([stake.lost for stake in stakes])
+    stake_duplicates = total([stake.duplicates for stake in stakes])
+    by_queue = [stake.queues for stake in stakes if stake.queues is not None]
     # A stream for all queues does not count by queue; the depths of the queues do.
-    is_stream = len(by_queue) < len(held)
-    more_at_site = {name: count for name, count in apart.items() if count > 0}
-    more_at_other = {name: -count for name, count in apart.items() if count < 0 and is_stream}
+    is_stream = len(by_queue) < len(stakes)
+    more_at_site = {name: count for name, count in differences.items() if count > 0}
+    more_at_other = {name: -count for name, count in differences.items() if count < 0 and is_stream}
     unexplained = set[str]()
     if is_stream:
-        above = {*_more(more_at_site, held_lost), *_more(more_at_other, held_duplicates)}
+        above = {*_exceeding(more_at_site, stake_lost), *_exceeding(more_at_other, stake_duplicates)}
         unexplained = above - {*snapshot.differing()}
     for_loss, for_doubles = unexplained & more_at_site.keys(), unexplained & more_at_other.keys()
-    lost = None if for_loss else _at_least(held_lost, sum(more_at_site.values()))
-    duplicates = None if for_doubles else _at_least(held_duplicates, sum(more_at_other.values()))
+    lost = None if for_loss else _at_least(stake_lost, sum(more_at_site.values()))
+    duplicates = None if for_doubles else _at_least(stake_duplicates, sum(more_at_other.values()))
 
     def of_queue(name: str) -> QueueBound:
         # Without outflows of its own, a queue has at most the site's total and its own depth.
@@ -296,7 +296,7 @@ def _of_closed(of: LostSite, limits: Objectives | None, snapshot: Snapshot, at: 
         own_lost: int | None = sum(loss for loss, _ in counts)
         own_duplicates = total([doubles for _, doubles in counts])
         if is_stream:
-            own_lost, own_duplicates = _least(lost, lying.get(name, 0)), duplicates
+            own_lost, own_duplicates = _least(lost, depths_at_site.get(name, 0)), duplicates
         return QueueBound(
             name,
             None if name in for_loss else _at_least(own_lost, more_at_site.get(name, 0)),
@@ -306,35 +306,35 @@ def _of_closed(of: LostSite, limits: Objectives | None, snapshot: Snapshot, at: 
     classes = [
         ClassBound(
             loss_class.queues,
-            _least(lost, total([n for name, n in lying.items() if matches(loss_class.queues, name)])),
+            _least(lost, total([n for name, n in depths_at_site.items() if matches(loss_class.queues, name)])),
             loss_class.loss.messages,
         )
         for loss_class in (limits.classes if limits is not None else ())
     ]
     findings: tuple[Finding, ...] = ()
     if unexplained:
-        differences, key = brief(sorted(unexplained)), "DR-PARITY-001.at_lost_site"
-        findings = (found(key, severity=Severity.WARNING, site=of.site, differences=differences),)
-    queues = tuple(map(of_queue, sorted({*lying, *apart})))
+        listed, key = brief(sorted(unexplained)), "DR-PARITY-001.at_lost_site"
+        findings = (found(key, severity=Severity.WARNING, site=of.site, differences=listed),)
+    queues = tuple(map(of_queue, sorted({*depths_at_site, *differences})))
     return Bounds(of.site, Loss(lost, at), Bound(duplicates, at), queues, tuple(classes), findings)
 
 
-def _apart(of: LostSite, snapshot: Snapshot, at: datetime) -> Mapping[str, int]:
-    """Return by queue how many more messages lie here than at the other site, if that was read."""
+def _differences(of: LostSite, snapshot: Snapshot, at: datetime) -> Mapping[str, int]:
+    """Return by queue how many more messages the site has than the other site, if that was read."""
     if any(broker.silent is not None for broker in snapshot.brokers):
         return {}
     rows = [row for row in snapshot.rows(at) if of.selects(row.name)]
     staged = {row.name: row for row in rows if row.kind == "staged" and row.site == of.site}
-    more = Counter[str]({name: -(row.depth or 0) for name, row in staged.items()})
+    surplus = Counter[str]({name: -(row.depth or 0) for name, row in staged.items()})
     for row in rows:
         if row.kind == "queue" and row.site == of.site:
-            more[row.name] += row.depth or 0
+            surplus[row.name] += row.depth or 0
         elif row.kind == "queue" and row.name not in staged:
-            more[row.name] -= row.depth or 0
-    return {name: count for name, count in more.items() if count}
+            surplus[row.name] -= row.depth or 0
+    return {name: count for name, count in surplus.items() if count}
 
 
-def _more(counts: Mapping[str, int], under_way: int | None) -> set[str]:
+def _exceeding(counts: Mapping[str, int], under_way: int | None) -> set[str]:
     return {name for name, count in counts.items() if under_way is not None and count > under_way}
 
 
@@ -342,5 +342,5 @@ def _at_least(bound: int | None, count: int) -> int | None:
     return None if bound is None else max(bound, count)
 
 
-def _least(lost: int | None, lying: int | None) -> int | None:
-    return lost if lost is None or lying is None else min(lost, lying)
+def _least(lost: int | None, depth: int | None) -> int | None:
+    return lost if lost is None or depth is None else min(lost, depth)

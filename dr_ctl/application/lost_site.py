@@ -1,5 +1,5 @@
-"""Findings on a site that is lost, or may be, with the remedies that help now; and the start of an outage of the
-service, of a link or of the monitor, by the runs' journals and by the history."""
+"""Findings on a site that is lost, or may be, with remedies; and the start of an outage of the service, of a link or of
+the monitor, by the runs' journals and by the history."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -37,8 +37,8 @@ def reword_refusal(
     """Add the history of the lost site to a decision. With `under_way`, the decision is about an open failover, which
     has to end first.
 
-    A failover is refused if the silent site was sick a short time ago, as for a sick site. A person may still presume
-    it down: a host without power is as silent as a frozen process, and waiting would only extend the outage."""
+    A failover is refused if the silent site was sick a short time ago. A person may still presume it down, because a
+    host without power is as silent as a frozen process, and a wait would only extend the outage."""
     lost = opened.other(spec.target)
     if (refused := _refused_login(decided, spec, snapshot, lost)) is not None:
         return refused
@@ -46,13 +46,13 @@ def reword_refusal(
         return replace(decided, findings=(*_against_presumption(snapshot, lost, opened), *decided.findings))
     if not isinstance(decided, Refusal):
         return decided
-    away = [link.site for link in snapshot.links() if link.attached is False]
-    is_whole = all(broker.silent is None for broker in snapshot.brokers_at(lost))
+    detached = [link.site for link in snapshot.links() if link.attached is False]
+    all_answer = all(broker.silent is None for broker in snapshot.brokers_at(lost))
     first, *others = decided.findings
     if under_way and first.id == "DR-ALIVE-001":
         return decided
-    if first.id == "DR-ALIVE-001" and snapshot.roles[lost] is Role.SERVING and is_whole and away:
-        first = found("DR-ALIVE-001.cut_off", site=lost, link_advice=opened.link_advice(away[0]))
+    if first.id == "DR-ALIVE-001" and snapshot.roles[lost] is Role.SERVING and all_answer and detached:
+        first = found("DR-ALIVE-001.cut_off", site=lost, link_advice=opened.link_advice(detached[0]))
     if first.id == "DR-ALIVE-001" and snapshot.roles[lost] is Role.SICK and snapshot.one_store:
         first = found("DR-ALIVE-001.holder", text=first.text, waits=spec.target)
     if first.id == "DR-ALIVE-002" and (at := _recently_sick(lost, opened)) is not None:
@@ -62,7 +62,7 @@ def reword_refusal(
 
 
 def _against_presumption(snapshot: Snapshot, lost: str, opened: OpenInstallation) -> Iterator[Finding]:
-    """Report evidence against `--presume-down`, by which a person says that a silent site serves nobody."""
+    """Report evidence against `--presume-down`, by which a person vouches that a silent site serves nobody."""
     if (unread := not_read(snapshot, lost)) is not None and unread.id != "DR-NODE-004":  # the plan says so itself
         yield unread
     if (at := _recently_sick(lost, opened)) is not None:
@@ -70,7 +70,7 @@ def _against_presumption(snapshot: Snapshot, lost: str, opened: OpenInstallation
 
 
 def _refused_login(decided: Decision, spec: Spec, snapshot: Snapshot, lost: str) -> Refusal | None:
-    """Refuse a failover from a site that has refused a login: its process lives, even with `--presume-down`."""
+    """Refuse a failover from a site that has refused a login, even with `--presume-down`, because its process lives."""
     is_presumed = spec.presume_down == lost and plan_of(decided) is not None
     silent = isinstance(decided, Refusal) and decided.findings[0].id in ("DR-ALIVE-002", "DR-NODE-001", "DR-NODE-004")
     is_open = snapshot.roles[lost] is Role.UNKNOWN and snapshot.roles[spec.target] is not Role.SERVING
@@ -97,8 +97,8 @@ def not_read(snapshot: Snapshot, site: str) -> Finding | None:
 
 
 def with_cause_of_silence(decided: Refusal, spec: Spec, snapshot: Snapshot) -> Refusal:
-    """Replace the remedy of a failover by the reason why a site is silent, if this machine or its settings cause
-    that."""
+    """Replace the remedy of a failover by the cause of a site's silence, if this machine or its settings are the
+    cause."""
     first = decided.findings[0]
     if first.id not in ("DR-ROLE-005", "DR-ROLE-004"):
         return decided
@@ -109,9 +109,9 @@ def with_cause_of_silence(decided: Refusal, spec: Spec, snapshot: Snapshot) -> R
 
 
 def site_behind_rights(snapshot: Snapshot) -> str | None:
-    """Return the site whose listeners are open beside the serving site, while a lasting fence keeps the clients' roles
-    out at each of its brokers, as a restart or a takeover leaves it. Other roles may work there, and the clients'
-    own roles where the fence does not cover all addresses."""
+    """Return the site whose listeners a restart or a takeover has opened beside the serving site, while a lasting fence
+    keeps the clients' roles out at each of its brokers. Other roles may work there, and the clients' roles at addresses
+    that the fence does not cover."""
     sites = {broker.site for broker in snapshot.brokers if broker.role is Role.SERVING}
     fenced = [site for site in sites if keeps_roles_out(snapshot, site)]
     return fenced[0] if len(sites) > 1 and len(fenced) == 1 else None
@@ -137,21 +137,20 @@ def open_without_rights(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def lost_pairs(snapshot: Snapshot) -> Iterator[Finding]:
-    """Report pairs that serve nobody, because a broker of theirs is down, while a site serves with other pairs."""
+    """Report pairs that no site serves, because one of their brokers is down, while a site serves other pairs."""
     serving = sites_serving(snapshot)
     for unit in snapshot.units if len(serving) == 1 else ():
         brokers = [broker for broker in snapshot.brokers if broker.pair == unit.name]
         down = [f"{broker.site}/{broker.pair}" for broker in brokers if broker.role is Role.DOWN]
-        shut = all(broker.role is Role.DOWN or broker.site in unit.closed_at for broker in brokers)
-        if unit.open_at or not down or not shut:
+        all_closed = all(broker.role is Role.DOWN or broker.site in unit.closed_at for broker in brokers)
+        if unit.open_at or not down or not all_closed:
             continue
-        home, away = serving[0], next(site for site in snapshot.roles if site != serving[0])
-        yield found("DR-UNIT-003.lost_pair", home=home, down=brief(down), away=away, unit=unit.name)
+        home, other = serving[0], next(site for site in snapshot.roles if site != serving[0])
+        yield found("DR-UNIT-003.lost_pair", home=home, down=brief(down), away=other, unit=unit.name)
 
 
 def taken_over(spec: Spec, snapshot: Snapshot, opened: OpenInstallation, runs: Runs) -> str | None:
-    """Say since when the target serves, after it took over the shared store by itself; None after a run, or without
-    evidence."""
+    """Say since when the target serves, if it took the shared store without a run; else, or without evidence, None."""
     lost = opened.other(spec.target)
     if spec.operation != FAILOVER or not snapshot.one_store or snapshot.roles[lost] is Role.SERVING:
         return None
@@ -163,13 +162,13 @@ def taken_over(spec: Spec, snapshot: Snapshot, opened: OpenInstallation, runs: R
 
 
 def already_moved(decided: Decision, spec: Spec, snapshot: Snapshot, opened: OpenInstallation) -> Decision:
-    """Return the decision, or that nothing is to be moved: the newest run of this STATE let clients in at the target,
-    no other run has taken a lock since, no debt is left, and the other site was not seen serving after that."""
-    alone = sites_serving(snapshot) == [spec.target] and serves_all(snapshot, spec.target)
-    own = {files.name for files in opened.runs.all()}
+    """Return the decision, or that the move is made: the newest run of this STATE let clients in at the target, no
+    other run has taken a lock since, no debt is left, and the other site was not seen serving after that."""
+    only_target = sites_serving(snapshot) == [spec.target] and serves_all(snapshot, spec.target)
+    own_runs = {files.name for files in opened.runs.all()}
     locks = [reading.highest for reading in snapshot.locks if reading.site == spec.target]
-    untouched = bool(locks) and all(lock is not None and lock.run in own for lock in locks)
-    if plan_of(decided) is None or not (alone and untouched) or snapshot.debts:
+    untouched = bool(locks) and all(lock is not None and lock.run in own_runs for lock in locks)
+    if plan_of(decided) is None or not (only_target and untouched) or snapshot.debts:
         return decided
     lost, (at, site, closed_by) = opened.other(spec.target), _moved_by(opened.runs)
     seen = _last_seen(opened.installation, lost, Role.SERVING)
@@ -181,19 +180,19 @@ def already_moved(decided: Decision, spec: Spec, snapshot: Snapshot, opened: Ope
 
 
 def _recently_sick(site: str, opened: OpenInstallation) -> datetime | None:
-    """Return the time at which the silent site was last seen sick, and so alive; None if that is long ago."""
+    """Return the last time when the silent site was sick, and so alive; None if that is long ago."""
     at = _last_seen(opened.installation, site, Role.SICK)
     return at if at is not None and system().now() - at < RECENT else None
 
 
 def _last_seen(installation: Installation, site: str, role: Role) -> datetime | None:
-    """Return the time of the last sample with that role; a missing package, which others report, gives None too."""
+    """Return the time of the last sample with that role; None without one, or if a package is missing."""
     return last_sample(installation, [site], role=role).at
 
 
 @dataclass(frozen=True, slots=True)
 class OutageStart:
-    """The start of an outage: the time `at`, None if unknown, and a `text`."""
+    """The start of an outage: the time, None if unknown, and a text."""
 
     at: str | None
     text: str
@@ -277,8 +276,8 @@ def last_takeovers(installation: Installation, snapshot: Snapshot, now: datetime
 
 
 def unwatched(installation: Installation, last: LastSample, now: datetime) -> Iterator[Finding]:
-    """Report that no monitor looks any more, or that this cannot be determined; see `never_watched`."""
-    # A monitor that lives looks several times within `history.every`.
+    """Report that no monitor runs any more, or that this cannot be determined; see `never_watched`."""
+    # A running monitor reads several times within `history.every`.
     late_s = max(LATE_S, 3 * installation.settings.history.every)
     if last.at is None or (now - last.at).total_seconds() > late_s:
         yield from last.silent
@@ -287,7 +286,7 @@ def unwatched(installation: Installation, last: LastSample, now: datetime) -> It
 
 
 def never_watched(last: LastSample) -> Iterator[Finding]:
-    """Report that no monitor has ever looked, as far as that can be told."""
+    """Report that no monitor has ever run, as far as that is known."""
     if last.at is None and not last.silent:
         yield found("DR-MON-002.never")
 
@@ -305,8 +304,8 @@ def links(
         moment = None if at is None else stamp(at)
         text = f"the link is down: {'not known since when' if moment is None else f'last seen attached at {moment}'}"
         if (kept_by := kept.get(link.site)) is not None and snapshot.roles.get(link.site) is Role.STANDBY:
-            text = f"{kept_by} blocks it on purpose until `dr-ctl reinstate {link.site}`; it grows by echoes of what "
-            text += f"{kept_by} does, which is harmless"
+            text = f"{kept_by} blocks it on purpose until `dr-ctl reinstate {link.site}`; it grows by echoes of "
+            text += f"changes at {kept_by}, which is harmless"
         since[link.site, link.pair] = OutageStart(moment, text)
     return since
 
@@ -324,22 +323,22 @@ def out_of_lost(
 ) -> LostSiteOutage:
     """Bound the outage of a lost site: at most from the last reading that saw the site serve, at least from the first
     reading, by run or monitor, that saw it down or closed after that. A bound without a reading is not known."""
-    served = gone = None
+    served = not_serving = None
     try:
         from dr_ctl.rpo.history.newest import recent  # noqa: PLC0415 - what reads Parquet takes a tenth of a second
 
         readings = recent(installation.history, lost, pairs, until_us=micros(let_in))
     except (ModuleNotFoundError, DrCtlError):
-        pass  # the figure is for the report: the run has ended as it has
+        pass  # the figure is only for the report
     else:  # a reading without an answer says nothing about the role
         if len(serving := readings.saw(Role.SERVING)):
             served = moment(int(serving[-1]))
             after = [times[times > serving[-1]] for times in map(readings.saw, (Role.DOWN, Role.STANDBY))]
-            gone = min((moment(int(times[0])) for times in after if len(times)), default=None)
+            not_serving = min((moment(int(times[0])) for times in after if len(times)), default=None)
     if seen_down is not None and seen_down <= let_in and (served is None or seen_down > served):
-        gone = seen_down if gone is None else min(gone, seen_down)
-    at_least, at_most = (None if since is None else (let_in - since).total_seconds() for since in (gone, served))
-    return LostSiteOutage(at_least, at_most, served, gone)
+        not_serving = seen_down if not_serving is None else min(not_serving, seen_down)
+    at_least, at_most = (None if since is None else (let_in - since).total_seconds() for since in (not_serving, served))
+    return LostSiteOutage(at_least, at_most, served, not_serving)
 
 
 def missing_package(error: ModuleNotFoundError) -> Finding:

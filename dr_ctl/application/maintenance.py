@@ -1,5 +1,5 @@
-"""A maintenance, with its end, reason and author. STATE keeps the maintenance, because the brokers may be down
-meanwhile. Until the end, a monitor wakes nobody except for split brain, and makes no run by itself."""
+"""A maintenance, with its end, reason and author, which STATE stores because the brokers may be down meanwhile. During
+it a monitor wakes nobody except for split brain, and makes no run by itself."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -37,7 +37,7 @@ class Maintenance:
         return found("DR-MAINT-001", maintenance=self.text)
 
     def silenced(self, problems: Iterable[Finding]) -> list[Finding]:
-        """Make warnings of the findings that would wake somebody, except those that count in a maintenance too."""
+        """Make warnings of the findings that would wake somebody, except those that also count in a maintenance."""
         return [
             problem if problem.page is None or problem.always else replace(problem, page=Health.WARNING)
             for problem in problems
@@ -54,7 +54,7 @@ def _path(caller: Caller) -> Path:
 
 
 def now(caller: Caller) -> Maintenance | None:
-    """Return the maintenance that goes on; an unreadable file silences nothing."""
+    """Return the present maintenance, if any; an unreadable file is none."""
     written = read_file(Maintenance, _path(caller))
     return written if written is not None and system().now() < written.until else None
 
@@ -63,27 +63,27 @@ def shown(caller: Caller) -> Result:
     """Show the maintenance; raises `UsageError` for an unreadable file."""
     path, going_on = _path(caller), now(caller)
     if path.exists() and read_file(Maintenance, path) is None:
-        text = f"{path} holds no maintenance that can be read: nothing is silenced"
+        text = f"{path} cannot be read: there is no maintenance"
         raise UsageError(text, remedy="`dr-ctl maintenance off` removes the file.")
     text = "no maintenance" if going_on is None else going_on.text
     return Result(ExitCode.OK, text, data=MaintenanceData(going_on))
 
 
 def begin(caller: Caller, until: datetime, reason: str) -> Result:
-    """Begin a maintenance, in the place of another. Raises `UsageError`."""
+    """Begin a maintenance, or replace the present one. Raises `UsageError`."""
     at = system().now()
     if until - at > LONGEST:
         text = f"--until {stamp(until)}: more than {LONGEST.days} days from now"
-        raise UsageError(text, remedy="Begin it anew then.")
-    who = lock.by()
+        raise UsageError(text, remedy="Begin it again then.")
+    author = lock.author()
     caller.runs()  # raises if STATE has another installation's runs
     private(caller.state())
-    write(_path(caller), document(Maintenance(until, reason, f"{who['user']}@{who['host']}", at)))
+    write(_path(caller), document(Maintenance(until, reason, f"{author['user']}@{author['host']}", at)))
     return shown(caller)
 
 
 def end(caller: Caller) -> Result:
-    was = now(caller)
+    ended = now(caller)
     _path(caller).unlink(missing_ok=True)
-    text = "no maintenance was going on" if was is None else f"ended: {was.text}"
+    text = "no maintenance was going on" if ended is None else f"ended: {ended.text}"
     return Result(ExitCode.OK, text, data=MaintenanceData(None))

@@ -19,7 +19,7 @@ from dr_ctl.application.diagnosis import paged
 from dr_ctl.application.estimates import request
 from dr_ctl.application.installation import OpenInstallation
 from dr_ctl.application.result import Result
-from dr_ctl.application.standing import of_agent, pending_debts
+from dr_ctl.application.standing import agent_findings, pending_debts
 from dr_ctl.application.verdicts import Assessment, default_target
 from dr_ctl.core.document import document
 from dr_ctl.core.errors import Stopped
@@ -35,7 +35,7 @@ from dr_ctl.rpo.estimate.request import stored
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies.registry import Snapshot
 
-SELDOM_S: Final = 15.0  # the interval for files, debts and readiness, which change in minutes
+SLOW_EVERY_S: Final = 15.0  # the interval for files, debts and readiness, which change in minutes
 QUARANTINE: Final = "quarantine"
 SHOWN_RUNS: Final = (SWAPOVER, FAILOVER, QUARANTINE, FAILBACK, REHEARSE)
 QUANTILES: Final = ("now", "p50", "p95", "p99", "max")
@@ -43,18 +43,19 @@ _ESTIMATED: Final = {
     "loss": ("dr_ctl_estimate_loss_messages", "messages that a failure of the serving site would lose"),
     "age_s": ("dr_ctl_estimate_loss_age_seconds", "age of the oldest of these messages"),
     "duplicates": ("dr_ctl_estimate_duplicate_messages", "messages that would be duplicates"),
-    "drain_s": ("dr_ctl_estimate_drain_seconds", "time until all that is under way would have arrived"),
+    "drain_s": ("dr_ctl_estimate_drain_seconds", "time until all messages under way would have arrived"),
 }
 _READY: Final = {ExitCode.OK: True, ExitCode.PRECHECK_FAILED: False}
-MIN_MEMORY: Final = 4 << 30  # a machine with less memory keeps no session of Spark
+MIN_MEMORY: Final = 4 << 30  # of a machine that keeps a Spark session
 
 
-def monitor(caller: Caller, lasting_s: float | None, does: Sequence[str], *, metrics: str | None) -> Result:
-    """Look at least once, until the time is over or a signal ends the monitor. `does` has options of `AUTOMATIC`."""
+def monitor(caller: Caller, lasting_s: float | None, options: Sequence[str], *, metrics: str | None) -> Result:
+    """Sample at least once, until the time is over or a signal ends the monitor. `options` are keys of `AUTOMATIC`."""
     installation = caller.installation()
     until = system().monotonic() + lasting_s if lasting_s is not None else None
     automatics = [
-        kind(replace(caller, command=kind.operation)) if option in does else None for option, kind in AUTOMATIC.items()
+        kind(replace(caller, command=kind.operation)) if option in options else None
+        for option, kind in AUTOMATIC.items()
     ]
     recorded = Recorded(caller)
     with (
@@ -69,17 +70,17 @@ def monitor(caller: Caller, lasting_s: float | None, does: Sequence[str], *, met
                 reading = watching.sample()
                 if refreshing is not None and watching.is_on_disk and (why := refreshing.read()) is not None:
                     caller.say(why)
-                recorded.tell(reading)
+                recorded.report(reading)
                 if figures is not None:
                     board.shown = served_state(
                         watching, reading, figures.of(reading.snapshot, reading.at), figures.problems
                     )
                 exposing.notify(exposing.READY, exposing.ALIVE, f"STATUS={reading.line}")
                 caller.line(document(reading), reading.line)
-                going_on = maintenance.now(caller)
-                recorded.maintained(going_on)
+                present = maintenance.now(caller)
+                recorded.maintained(present)
                 for automatic in filter(None, automatics):
-                    automatic.held = going_on is not None and not isinstance(automatic, AutoQuarantine)
+                    automatic.held = present is not None and not isinstance(automatic, AutoQuarantine)
                     automatic.act(reading.snapshot)
                 watching.wait(until)
         except Stopped:
@@ -110,13 +111,13 @@ class Recorded:
     _dropped: int = 0
     troubles: dict[str, Finding] = field(default_factory=dict)
 
-    def maintained(self, going_on: maintenance.Maintenance | None) -> None:
-        if going_on != self._maintenance:
-            text = "the maintenance has ended" if going_on is None else going_on.text
-            self.caller.line(document(maintenance.MaintenanceData(going_on)), text)
-        self._maintenance = going_on
+    def maintained(self, present: maintenance.Maintenance | None) -> None:
+        if present != self._maintenance:
+            text = "the maintenance has ended" if present is None else present.text
+            self.caller.line(document(maintenance.MaintenanceData(present)), text)
+        self._maintenance = present
 
-    def tell(self, reading: Sample) -> None:
+    def report(self, reading: Sample) -> None:
         before, self._trouble = self._trouble, reading.trouble
         if reading.trouble is not None and reading.trouble != before:
             self.caller.say(
@@ -133,22 +134,22 @@ class Recorded:
 
 @dataclass
 class Figures:
-    """The metrics of a monitor. Metrics that cost more than a reading are kept for `SELDOM_S`."""
+    """The metrics of a monitor. Slow metrics are kept for `SLOW_EVERY_S`."""
 
     caller: Caller
     opened: OpenInstallation
     problems: Sequence[Finding] | None = None
-    _seldom: tuple[float, list[Metric]] | None = None
+    _slow: tuple[float, list[Metric]] | None = None
 
     def of(self, snapshot: Snapshot, at: datetime) -> list[Metric]:
         now = system().monotonic()
-        if self._seldom is None or now - self._seldom[0] >= SELDOM_S:
+        if self._slow is None or now - self._slow[0] >= SLOW_EVERY_S:
             assessment = Assessment.of(self.opened, snapshot, snapshot.links())
             debts, last = pending_debts(self.caller, snapshot).debts, lost_site.last_sample(self.opened.installation)
-            standing, estimate = self._standing(snapshot, debts), self._estimate(assessment)
-            self._seldom = now, [*standing, *estimate, *self._runs(), *self._ready(snapshot, assessment)]
+            installation, estimate = self._installation_metrics(snapshot, debts), self._estimate(assessment)
+            self._slow = now, [*installation, *estimate, *self._runs(), *self._ready(snapshot, assessment)]
             self.problems = paged(assessment, debts, last, system().now())
-        return [*self._seen(snapshot, at), *self._seldom[1]]
+        return [*self._seen(snapshot, at), *self._slow[1]]
 
     def _seen(self, snapshot: Snapshot, at: datetime) -> Iterator[Metric]:
         yield Metric("dr_ctl_last_reading_timestamp_seconds", "when both sites were read last", at)
@@ -159,25 +160,25 @@ class Figures:
         links = {(link.site, link.pair): link.attached for link in snapshot.links()}
         for broker in snapshot.brokers:
             labels = (("site", broker.site), ("pair", broker.pair))
-            # A broker that waits for a shared store has nothing that could answer: nobody knows whether it runs.
+            # A broker that waits for a shared store does not answer, so whether it runs is unknown.
             started = True if broker.start else None
             attached = started and links.get((broker.site, broker.pair))
             known = [depth for depth in broker.depths.values() if depth is not None]
-            lies = sum(known) if started and len(known) == len(broker.depths) else None
+            depth = sum(known) if started and len(known) == len(broker.depths) else None
             answers = started if broker.silent is None else False
             yield Metric("dr_ctl_broker_answers", "1 if the broker answered", answers, labels)
             yield Metric("dr_ctl_link_attached", "1 if the broker ships to its peer", attached, labels)
             ships = started and broker.to_ship
-            yield Metric("dr_ctl_outflow_messages", "what a broker still has to ship", ships, labels)
-            yield Metric("dr_ctl_queue_messages", "messages in the business queues of a broker", lies, labels)
+            yield Metric("dr_ctl_outflow_messages", "messages that a broker still has to ship", ships, labels)
+            yield Metric("dr_ctl_queue_messages", "messages in the business queues of a broker", depth, labels)
 
-    def _standing(self, snapshot: Snapshot, debts: Sequence[Debt]) -> Iterator[Metric]:
+    def _installation_metrics(self, snapshot: Snapshot, debts: Sequence[Debt]) -> Iterator[Metric]:
         settings = self.opened.installation.settings
         build = (("version", __version__), ("installation", settings.name), ("topology", settings.topology))
         yield Metric("dr_ctl_build_info", "this dr-ctl, and what it watches", 1, build)
-        going_on = maintenance.now(self.caller)
-        yield Metric("dr_ctl_maintenance", "1 while a maintenance goes on", going_on is not None)
-        until = going_on.until if going_on is not None else None
+        present = maintenance.now(self.caller)
+        yield Metric("dr_ctl_maintenance", "1 while a maintenance goes on", present is not None)
+        until = present.until if present is not None else None
         yield Metric("dr_ctl_maintenance_end_timestamp_seconds", "when it ends by itself", until)
         limits = settings.objectives
         wanted = {
@@ -187,7 +188,7 @@ class Figures:
             "recovery_seconds": limits.recovery if limits else None,
         }
         for name, most in wanted.items():
-            yield Metric(f"dr_ctl_objective_{name}", "what the settings allow at most", most)
+            yield Metric(f"dr_ctl_objective_{name}", "the limit in the settings", most)
         for kind in DebtKind:
             since = [datetime.fromisoformat(debt.since) for debt in debts if debt.kind is kind]
             labels = (("kind", kind.value),)
@@ -195,7 +196,7 @@ class Figures:
             yield Metric("dr_ctl_debts", "debts that are pending", len(since), labels)
             yield Metric("dr_ctl_debt_oldest_timestamp_seconds", "since when the oldest is pending", oldest, labels)
         text = "1 if the agent of `sync` does its work; NaN without one"
-        is_healthy = not of_agent(self.opened, snapshot) if self.opened.has_agent else None
+        is_healthy = not agent_findings(self.opened, snapshot) if self.opened.has_agent else None
         yield Metric("dr_ctl_agent_healthy", text, is_healthy)
 
     def _estimate(self, assessment: Assessment) -> Iterator[Metric]:
@@ -205,7 +206,7 @@ class Figures:
         data: Mapping[str, Any] = {"verdict": "unknown"} if estimate is None else estimate.data
         yield Metric("dr_ctl_estimate_timestamp_seconds", "when the stored estimate was made", made)
         for word in ("met", "missed", "unknown"):
-            text, which = "1 for what the estimate says of the objectives", (("verdict", word),)
+            text, which = "1 for the verdict of the estimate on the objectives", (("verdict", word),)
             yield Metric("dr_ctl_estimate_verdict", text, data.get("verdict") == word, which)
         total = data.get("total", {})
         for key, (name, text) in _ESTIMATED.items():
@@ -213,12 +214,12 @@ class Figures:
             for basis, of in (("bound", row), ("likely", row.get("likely") or {})):
                 for quantile in QUANTILES:
                     yield Metric(name, text, of.get(quantile), (("basis", basis), ("of", quantile)))
-        # These are a failover's bounds, as if the serving site was lost at the newest sample.
+        # The bounds of a failover, as if the serving site was lost at the newest sample.
         unread = Bound(None, None)
         bounds = assessment.if_lost(site).now() if site is not None else None
         lost, duplicates = (unread, unread) if bounds is None else (bounds.lost, bounds.duplicates)
         for key, what, bound in (("lost", "loss", lost), ("duplicates", "duplicate", duplicates)):
-            name, text = f"dr_ctl_failover_{what}_messages", f"what a failover now would state as {key}"
+            name, text = f"dr_ctl_failover_{what}_messages", f"the bound of a failover now on {key}"
             yield Metric(name, text, bound.at_most, (("basis", "bound"),))
             yield Metric(name, text, bound.likely, (("basis", "likely"),))
 
@@ -236,7 +237,7 @@ class Figures:
             yield Metric("dr_ctl_last_run_start_timestamp_seconds", "when the last such run began", at, labels)
             yield Metric("dr_ctl_last_run_exit_code", "how it ended", code, labels)
             yield Metric("dr_ctl_last_run_outage_seconds", text, out, labels)
-        text = "when the last rehearsal that went well began"
+        text = "when the last successful rehearsal began"
         yield Metric("dr_ctl_rehearsal_timestamp_seconds", text, rehearsing.last(runs))
 
     def _ready(self, snapshot: Snapshot, assessment: Assessment) -> Iterator[Metric]:
@@ -247,7 +248,7 @@ class Figures:
 
 
 def _newest(runs: Runs, kind: str) -> Record | None:
-    """Return the last run of that kind that has ended. Only runs with its operation in their names are read."""
+    """Return the last run of that kind that has ended, by reading only runs with its operation in their names."""
     operation = FAILOVER if kind == QUARANTINE else kind
     for files in reversed(runs.all()):
         if f"-{operation}-" in files.name and files.result.exists():

@@ -1,7 +1,7 @@
 """Saved plans: the title, the file that `plan --out` writes and `--plan` reads, and the signatures beside that file.
 
-A saved plan holds as long as the state that it was decided from; counters, which move all the time, are no part of that
-state. A run judges the very bytes that it has read as its plan.
+A saved plan is valid as long as the state that it was decided from, without counters, is the same. A signature is
+checked against the bytes that were read as the plan.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ from dr_ctl.core.document import read as read_back
 from dr_ctl.core.errors import UsageError, writing
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, brief
-from dr_ctl.engine.operations import ALONE, AT_SOURCE, REINSTATE
+from dr_ctl.engine.operations import AT_SOURCE, REINSTATE, SINGLE_STEPS
 from dr_ctl.engine.plan import Plan, PlannedStep, Refusal, Spec
 from dr_ctl.engine.record import ABORTED, NEVER_BEGAN, how_ended, record
 from dr_ctl.engine.runs import Runs, write
@@ -38,7 +38,7 @@ _NOTHING_LEFT: Final = (
     ABORTED,
     NEVER_BEGAN,
 )
-"""The ends of runs that have changed nothing, or whose changes were undone."""
+"""The outcomes of runs that have changed nothing, or whose changes were undone."""
 
 
 def title(plan: Plan) -> str:
@@ -51,7 +51,7 @@ def title(plan: Plan) -> str:
         return f"{operation} {plan.source}"
     if plan.spec.operation == REINSTATE:
         return f"{operation} {plan.target}"
-    if plan.spec.operation in ALONE:
+    if plan.spec.operation in SINGLE_STEPS:
         return f"{operation} to {plan.target}"
     return f"{operation} from {plan.source} to {plan.target}"
 
@@ -88,34 +88,37 @@ class Saved:
     plan: Plan
 
 
-def load(path: Path, again: str, *, named: str = "") -> Saved:
-    """Read a saved plan; raises `UsageError`, with the remedy `again`, and `named` before the file."""
+def load(path: Path, remedy: str, *, prefix: str = "") -> Saved:
+    """Read a saved plan; raises `UsageError`, with a remedy, and a prefix before the file's name."""
     try:
         content = path.read_bytes()
         row = json.loads(content)
         saved = Saved(path, content, read_back(Plan, {**row, "steps": row["steps"]}))
     except OSError as problem:
-        raise UsageError(f"{named}{path}: {problem.strerror or problem}", remedy=again) from problem
+        raise UsageError(f"{prefix}{path}: {problem.strerror or problem}", remedy=remedy) from problem
     except (ValueError, KeyError, TypeError) as problem:
         why = f"{problem} is missing" if isinstance(problem, KeyError) else str(problem)
-        raise UsageError(f"{named}{path}: is not a saved plan: {why}", remedy=again) from problem
+        raise UsageError(f"{prefix}{path}: is not a saved plan: {why}", remedy=remedy) from problem
     if (lost := saved.plan.as_if_lost) is not None:
-        why = f"{named}{path}: was made as if {lost} was lost, to be read, and is never carried out"
-        remedy = f"`dr-ctl plan {saved.plan.spec.operation} --to {saved.plan.spec.target}` plans from what is so now."
-        raise UsageError(why, remedy=remedy)
+        why = f"{prefix}{path}: was made as if {lost} was lost, and is never executed"
+        again = f"`dr-ctl plan {saved.plan.spec.operation} --to {saved.plan.spec.target}` plans by the present state."
+        raise UsageError(why, remedy=again)
     return saved
 
 
 def read(path: Path, asked: Spec) -> Saved:
-    """Read the saved plan of a command; raises `UsageError`, also for the plan of another command."""
-    again = f"`dr-ctl plan {asked.operation} --to {asked.target} --out {path}` writes it anew."
-    saved = load(path, again, named="--plan ")
+    """Read the saved plan of a command; raises `UsageError`, also if it is for another command."""
+    again = f"`dr-ctl plan {asked.operation} --to {asked.target} --out {path}` writes it again."
+    saved = load(path, again, prefix="--plan ")
     if (saved.plan.spec.operation, saved.plan.spec.target) != (asked.operation, asked.target):
         why = f"--plan {path}: is a plan for {saved.plan.spec.operation} to {saved.plan.spec.target}"
         raise UsageError(why, remedy=again)
-    bare = replace(asked, reason=saved.plan.spec.reason)  # a reason is no part of the plan
-    own = replace(saved.plan.spec, units=None) if saved.plan.spec.queues is not None else saved.plan.spec
-    if bare not in (own, Spec(asked.operation, asked.target, max_outage_s=asked.max_outage_s, reason=bare.reason)):
+    typed = replace(asked, reason=saved.plan.spec.reason)  # a reason is no part of the plan
+    planned = replace(saved.plan.spec, units=None) if saved.plan.spec.queues is not None else saved.plan.spec
+    if typed not in (
+        planned,
+        Spec(asked.operation, asked.target, max_outage_s=asked.max_outage_s, reason=typed.reason),
+    ):
         text = f"--plan {path}: the options of the command are not those of the plan"
         raise UsageError(text, remedy="Leave them out: the plan has its own.")
     return saved
@@ -125,17 +128,17 @@ def same(before: Plan, now: Plan, saved: Path | None = None) -> Plan | Refusal:
     """Return the new plan, or a refusal with each difference from the plan before, which may be `saved`."""
     again, how = f"dr-ctl plan {before.spec.operation} --to {before.spec.target}", "shown" if saved is None else "saved"
     again = f"`{again}`" if saved is None else f"`{again} --out {saved}`"
-    was, is_ = (json.loads(json.dumps(dict(plan.basis))) for plan in (before, now))
-    changes = list(_changes(was, is_))
+    bases = (json.loads(json.dumps(dict(plan.basis))) for plan in (before, now))
+    changes = list(_changes(*bases))
     if not changes and [_shape(step) for step in before.steps] != [_shape(step) for step in now.steps]:
-        changes = ["the steps are others"]
+        changes = ["the steps differ"]
     findings = tuple(found("DR-PLAN-001", change=change, how=how, again=again) for change in changes)
     return Refusal(findings) if findings else now
 
 
 def _shape(step: PlannedStep) -> tuple[str, str, tuple[tuple[str, ...], ...]]:
-    """Return the parts of a step that must stay the same."""
-    return step.verb, step.site, tuple((call.site, call.unit, call.goal.value, call.thing) for call in step.calls)
+    """Return the parts of a step that must be the same."""
+    return step.verb, step.site, tuple((call.site, call.unit, call.goal.value, call.resource) for call in step.calls)
 
 
 def _changes(was: Json | Mapping[str, Any], now: Json | Mapping[str, Any], at: str = "") -> Iterator[str]:
@@ -143,31 +146,31 @@ def _changes(was: Json | Mapping[str, Any], now: Json | Mapping[str, Any], at: s
         for key in dict.fromkeys([*was, *now]):
             yield from _changes(was.get(key), now.get(key), f"{at} {key}".strip())
     elif isinstance(was, list) and isinstance(now, list):
-        gone = [str(item) for item in was if item not in now]
+        removed = [str(item) for item in was if item not in now]
         new = [str(item) for item in now if item not in was]
-        if gone or new:
-            parts = [f"without {', '.join(gone)}"] * bool(gone) + [f"with {', '.join(new)}"] * bool(new)
-            yield f"{_place(at)} now {' and '.join(parts)}"
+        if removed or new:
+            parts = [f"without {', '.join(removed)}"] * bool(removed) + [f"with {', '.join(new)}"] * bool(new)
+            yield f"{_describe(at)} now {' and '.join(parts)}"
         elif was != now:
-            yield f"{_place(at)} in another order"
+            yield f"{_describe(at)} in another order"
     elif was != now and at == "settings":
-        yield "the settings file is another"
+        yield "the settings file has changed"
     elif was != now:
-        yield f"{_place(at)} was {_said(was)}, is {_said(now)}"
+        yield f"{_describe(at)} was {_value_text(was)}, is {_value_text(now)}"
 
 
-_WORDS: Final = {"acceptors": "acceptor open:", "link": "link started:", "shut_out": "clients' roles kept out"}
+_LABELS: Final = {"acceptors": "acceptor open:", "link": "link started:", "shut_out": "clients' roles kept out"}
 
 
-def _place(at: str) -> str:
-    what, _, more = at.partition(" ")
-    site, _, rest = more.partition(" ")
+def _describe(at: str) -> str:
+    what, _, rest = at.partition(" ")
+    site, _, rest = rest.partition(" ")
     pair, _, rest = rest.partition(" ")
     key, _, name = rest.partition(" ")
-    return f"{site}/{pair}: {_WORDS.get(key, key)} {name}".rstrip() if what == "brokers" and key else at
+    return f"{site}/{pair}: {_LABELS.get(key, key)} {name}".rstrip() if what == "brokers" and key else at
 
 
-def _said(value: Json | Mapping[str, Any]) -> str:
+def _value_text(value: Json | Mapping[str, Any]) -> str:
     return {"None": "not there", "True": "yes", "False": "no"}.get(str(value), str(value))
 
 
@@ -179,8 +182,7 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class Approvals:
-    """The digest of a signed plan, and one signature per person, as the journal keeps them: with the plan's file
-    anybody can verify both."""
+    """The digest of a signed plan, and one signature per person, as the journal stores them."""
 
     plan_sha256: str
     by: tuple[Signature, ...]
@@ -201,27 +203,27 @@ class ApproveData:
 
 
 def permit(installation: Installation, spec: Spec, saved: Saved | None, runs: Runs) -> Approvals | Result | None:
-    """Return the approvals of a run that is about to begin, or its refusal; None if no approval is needed."""
+    """Return the approvals of a new run, or its refusal; None if no approval is needed."""
     wanted = installation.settings.approvals
     if wanted is None or spec.operation not in wanted.of:
         return None
-    needed, ways = wanted.needed, _ways(spec, wanted.needed)
+    needed, commands = wanted.needed, _commands(spec, wanted.needed)
     if saved is None:
-        return _refused(found("DR-APPROVAL-001.no_plan", operation=spec.operation, needed=needed, ways=ways))
+        return _refused(found("DR-APPROVAL-001.no_plan", operation=spec.operation, needed=needed, ways=commands))
     if (blind := why_no_approval(installation)) is not None:
         return _refused(blind)
-    approvals, others = _beside(installation, saved)
+    approvals, others = _read_signatures(installation, saved)
     if (count := len(approvals.by)) < needed:
         who = f": {brief(approvals.names)}" if approvals.by else ""
-        more, key = _ways(spec, needed, saved.path, signed=count), "DR-APPROVAL-001.too_few"
-        return _refused(found(key, path=saved.path, needed=needed, who=who, count=count, ways=more), *others)
-    if (done := _carried_out(runs, approvals.plan_sha256)) is not None:
-        return _refused(found("DR-APPROVAL-002", path=saved.path, run=done, ways=ways))
+        missing, key = _commands(spec, needed, saved.path, signed=count), "DR-APPROVAL-001.too_few"
+        return _refused(found(key, path=saved.path, needed=needed, who=who, count=count, ways=missing), *others)
+    if (earlier := _earlier_run(runs, approvals.plan_sha256)) is not None:
+        return _refused(found("DR-APPROVAL-002", path=saved.path, run=earlier, ways=commands))
     return approvals
 
 
 def why_no_approval(installation: Installation) -> Finding | None:
-    """Report why no signature can be verified here, or None; None also if the settings ask for no approval."""
+    """Report why no signature can be verified here; None if it can, or if the settings need no approval."""
     wanted = installation.settings.approvals
     if wanted is None:
         return None
@@ -258,7 +260,7 @@ def approve(caller: Caller, path: Path, key: Path | None, *, yes: bool) -> Resul
     beside = path.with_name(f"{path.name}.{re.sub(r'[^A-Za-z0-9@._-]', '_', signer.name)}.sig")
     with writing(beside, "Copy the plan to where you can write."):
         beside.write_text(signature, encoding="ascii")
-    approvals, others = _beside(installation, saved)
+    approvals, others = _read_signatures(installation, saved)
     data = ApproveData(path, beside, signer.name, signer.key, approvals.names, wanted.needed)
     count = f"{len(approvals.by)} of {wanted.needed}"
     summary = f"{signer.name} has signed {title(saved.plan)}: {count} ({beside})"
@@ -266,11 +268,11 @@ def approve(caller: Caller, path: Path, key: Path | None, *, yes: bool) -> Resul
     return Result(ExitCode.OK, summary, others, data, text=text)
 
 
-def _beside(installation: Installation, saved: Saved) -> tuple[Approvals, tuple[Finding, ...]]:
-    """Judge every signature beside a plan. Signatures that share a name or a key are of one person."""
+def _read_signatures(installation: Installation, saved: Saved) -> tuple[Approvals, tuple[Finding, ...]]:
+    """Verify every signature beside a plan. Signatures with a common name or key are of one person."""
     wanted = installation.settings.approvals
     assert wanted is not None  # the callers have checked this
-    by: list[Signature] = []
+    signatures: list[Signature] = []
     others: list[Finding] = []
     for path in sorted(saved.path.parent.glob("*.sig")):
         if not path.name.startswith(f"{saved.path.name}."):
@@ -282,13 +284,13 @@ def _beside(installation: Installation, saved: Saved) -> tuple[Approvals, tuple[
             signer = f"not read: {problem.strerror or problem}"
         if isinstance(signer, str):
             others.append(found("DR-APPROVAL-003.signature", path=path, why=signer))
-        elif not any({*signer.names} & {*other.signer.names} or signer.key == other.signer.key for other in by):
-            by.append(Signature(signer, text))
-    return Approvals(hashlib.sha256(saved.content).hexdigest(), tuple(by)), tuple(others)
+        elif not any({*signer.names} & {*other.signer.names} or signer.key == other.signer.key for other in signatures):
+            signatures.append(Signature(signer, text))
+    return Approvals(hashlib.sha256(saved.content).hexdigest(), tuple(signatures)), tuple(others)
 
 
-def _carried_out(runs: Runs, plan_sha256: str) -> str | None:
-    """Name a run that has carried out that plan, if any; a run whose changes were undone does not count."""
+def _earlier_run(runs: Runs, plan_sha256: str) -> str | None:
+    """Name a run that has executed that plan, if any; a run whose changes were undone does not count."""
     for files in runs.all():
         if record(files).plan_sha256 == plan_sha256:
             outcome, _, result = how_ended(files)
@@ -297,19 +299,19 @@ def _carried_out(runs: Runs, plan_sha256: str) -> str | None:
     return None
 
 
-def _ways(spec: Spec, needed: int, saved: Path | None = None, *, signed: int = 0) -> str:
-    """Name the commands that lead to a plan with enough signatures; a saved plan may have been `signed` already."""
+def _commands(spec: Spec, needed: int, saved: Path | None = None, *, signed: int = 0) -> str:
+    """Name the commands that lead to a plan with enough signatures; `signed` is how many a saved plan has."""
     plan = saved or Path("plan.json")
     words = shlex.join(["plan", spec.operation, "--to", spec.target, *spec.typed(), "--out", str(plan)])
-    made = "" if saved is not None else f"`dr-ctl {words}`, then "
-    more = f"{needed - signed} more of the signers" if signed else f"{needed} of the signers"
-    sign = f"{more}, each: `dr-ctl plan approve {shlex.quote(str(plan))}`"
-    return f"{made}{sign}; then `{_with_plan(spec, plan)}`."
+    first = "" if saved is not None else f"`dr-ctl {words}`, then "
+    signers = f"{needed - signed} more of the signers" if signed else f"{needed} of the signers"
+    sign = f"{signers}, each: `dr-ctl plan approve {shlex.quote(str(plan))}`"
+    return f"{first}{sign}; then `{_with_plan(spec, plan)}`."
 
 
 def _with_plan(spec: Spec, plan: Path) -> str:
-    where = spec.target if spec.operation == REINSTATE else f"--to {spec.target}"
-    return f"dr-ctl {spec.operation} {where} --plan {shlex.quote(str(plan))}"
+    site = spec.target if spec.operation == REINSTATE else f"--to {spec.target}"
+    return f"dr-ctl {spec.operation} {site} --plan {shlex.quote(str(plan))}"
 
 
 def _refused(*findings: Finding) -> Result:

@@ -1,4 +1,4 @@
-"""`validate` lists the obstacles to each operation, with --offline those in the settings alone; `verify` tests the gate
+"""`validate` lists the obstacles to each operation, with --offline only those in the settings; `verify` tests the gate
 now. Both change nothing."""
 
 import os
@@ -40,7 +40,7 @@ from dr_ctl.topologies.registry import Snapshot
 
 VERIFY_S = 5.0
 _UNANSWERED = (Role.UNKNOWN, Role.SICK, Role.DOWN)
-SETTINGS: Final = "settings"  # the place of a check of the settings alone
+SETTINGS: Final = "settings"  # the place of a check of the settings
 _ORDER: Final = (Severity.ERROR, Severity.WARNING, Severity.INFO)
 
 
@@ -69,7 +69,7 @@ class VerifyData:
 
 
 def validate(caller: Caller, operation: str | None, to: str | None = None, *, verbose: bool = False) -> Result:
-    """Report all findings once, then the present answer of each operation's command; `verbose` lists every check."""
+    """Report all findings once, then the verdict on each operation; `verbose` lists every check."""
     if operation is not None and operation not in ALL:
         raise UsageError(f"unknown operation {operation}", remedy=f"This version knows {', '.join(ALL)}.")
     with OpenInstallation.of(caller) as opened:
@@ -87,7 +87,7 @@ def validate(caller: Caller, operation: str | None, to: str | None = None, *, ve
         move = Move(Spec(SWAPOVER, target), opened.other(target), {})
         checks = [*_installed(assessment, forbidden), *opened.topology.recipe.checks(snapshot, move)]
         last = lost_site.last_sample(opened.installation)
-        # A site that this machine alone cannot read needs nobody to accept a loss.
+        # If only this machine cannot read a site, nobody has to accept a loss.
         is_unread = any(role is Role.UNKNOWN and not_read(snapshot, site) for site, role in snapshot.roles.items())
         own = [
             *([assessment.maintenance.finding] if assessment.maintenance is not None else []),
@@ -116,18 +116,17 @@ def validate(caller: Caller, operation: str | None, to: str | None = None, *, ve
 
 
 def _since_the_loss(snapshot: Snapshot, findings: Sequence[Finding]) -> list[Finding]:
-    """Lower the severity of expected errors after a failover: the lost site is away, and no move goes there yet."""
+    """Lower the severity of errors that are expected after a failover, while the lost site is silent."""
     lost = only_lost_site(snapshot.debts)
     if lost is None or sites_serving(snapshot) in ([], [lost]):
         return [*findings]
     expected = {"DR-SITE-001": Severity.WARNING, "DR-ROLE-004": Severity.INFO, "DR-RETURN-008": Severity.INFO}
-    made = {of for of in findings if of.id in expected and lost in of.text and of.severity is Severity.ERROR}
-    return [replace(of, severity=expected[of.id]) if of in made else of for of in findings]
+    errors = {row for row in findings if row.id in expected and lost in row.text and row.severity is Severity.ERROR}
+    return [replace(row, severity=expected[row.id]) if row in errors else row for row in findings]
 
 
 def _unprepared(assessment: Assessment, last: lost_site.LastSample, now: datetime) -> Iterator[Finding]:
-    """Report what would be unknown after a loss of the serving site: no monitor runs, or no fresh estimate is
-    stored."""
+    """Report missing preparations for a loss of the serving site: no monitor runs, or no fresh estimate is stored."""
     yield from lost_site.never_watched(last)
     yield from lost_site.unwatched(assessment.opened.installation, last, now)
     if assessment.served_by is None or last.at is None:
@@ -141,7 +140,7 @@ def _unprepared(assessment: Assessment, last: lost_site.LastSample, now: datetim
 
 
 def _without_login(opened: OpenInstallation, snapshot: Snapshot) -> Iterator[Finding]:
-    """Report sites that serve by their flags but take no test login, so that a failure would not be seen."""
+    """Report sites that serve by their flags but accept no test login, so that a failure would not be seen."""
     for site in sites_serving(snapshot):
         try:
             why = opened.topology.why_not_so(site, serving=True)
@@ -154,7 +153,7 @@ def _without_login(opened: OpenInstallation, snapshot: Snapshot) -> Iterator[Fin
 def _findings(
     assessment: Assessment, verdicts: Sequence[Verdict], forbidden: Mapping[tuple[str, str], Finding], move: Move
 ) -> list[Finding]:
-    """Return the obstacles to the operations, with the brokers' own even if the roles alone refuse a move."""
+    """Return the obstacles to the operations, with those of the brokers even if the roles already refuse a move."""
     snapshot, recipe = assessment.snapshot, assessment.opened.topology.recipe
     findings = open_run_findings(assessment.open_run, snapshot, assessment.links)
     if len(verdicts) == 1 and verdicts[0].findings and verdicts[0].operation != SWAPOVER:
@@ -166,7 +165,7 @@ def _findings(
 
 
 def verify(caller: Caller, asked: Spec) -> Result:
-    """Test all conditions of the gate over its window, without a run. An open listener is reported without waiting."""
+    """Test all conditions of the gate over its window, without a run. An open listener is reported at once."""
     with OpenInstallation.of(caller) as opened:
         if not asked.target:
             asked = replace(asked, target=_waiting_site(opened.topology.observe()))
@@ -193,12 +192,12 @@ def verify(caller: Caller, asked: Spec) -> Result:
 def _waiting_site(snapshot: Snapshot) -> str:
     target = default_target(snapshot, SWAPOVER)
     if target is None or not sites_serving(snapshot):
-        raise UsageError(f"{roles_text(snapshot)}: which site shall serve?", remedy="Say --to SITE.")
+        raise UsageError(f"{roles_text(snapshot)}: which site is the target?", remedy="Name it: --to SITE.")
     return target
 
 
 def _nothing_to_verify(opened: OpenInstallation, snapshot: Snapshot, asked: Spec, data: VerifyData) -> Result:
-    """Answer while a site serves: the gate need not hold, as a swapover closes the site first; no fence is advised."""
+    """Answer while a site serves: the gate need not hold then, because a swapover closes the site first."""
     part, named = part_of(snapshot, asked), "" if asked.units is None else f" {brief(asked.units)}"
     if part.roles[asked.target] is Role.SERVING and list(part.roles.values()).count(Role.SERVING) == 1:
         return Result(ExitCode.OK, f"{asked.target} serves{named}; there is nothing to verify", (), data)
@@ -335,7 +334,7 @@ def checked(installation: Installation) -> Iterator[Check]:
 
 
 def _command(installation: Installation, words: Sequence[str]) -> Iterator[Finding]:
-    """Check the words of a command: the program first, then files among its arguments."""
+    """Check the program of a command, and the files among its arguments."""
     program = words[0]
     if os.sep not in program:
         if shutil.which(program) is None:
@@ -351,7 +350,7 @@ def _command(installation: Installation, words: Sequence[str]) -> Iterator[Findi
 
 def _placed(problems: Iterable[tuple[Finding, str]]) -> list[Finding]:
     """Return each problem once, with all its places in the settings."""
-    return [replace(finding, text=f"{finding.text} ({brief(of)})") for finding, of in by_key(problems).items()]
+    return [replace(finding, text=f"{finding.text} ({brief(keys)})") for finding, keys in by_key(problems).items()]
 
 
 def _missing(name: str, path: Path) -> Finding:
@@ -370,9 +369,9 @@ def _file(where: str, name: str, path: Path) -> Iterator[Finding]:
 
 
 def _runbooks(installation: Installation) -> Iterator[Check]:
-    """Check the runbooks in force, and that their hooks and those of the settings are the same."""
+    """Check the runbooks, and that their hooks and those of the settings are the same."""
     place, hooks = folder(installation), installation.settings.hooks
-    called = {name for name in hooks if name.startswith(runbook.FENCING)}  # `fence` calls these by itself
+    called = {name for name in hooks if name.startswith(runbook.FENCING_PREFIX)}  # the operation `fence` calls these
     if not place.exists():
         return  # the check of the files reports that
     whole = True

@@ -16,9 +16,9 @@ from dr_ctl.core.errors import DrCtlError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Role, Severity
 from dr_ctl.core.notation import duration
-from dr_ctl.engine.executor import to_undo
+from dr_ctl.engine.executor import steps_to_undo
 from dr_ctl.engine.journal import Journal, RunState, is_held, read_entries, replay
-from dr_ctl.engine.operations import ACTIVATE, ALONE, CLOSING, FAILOVER, REINSTATE, REINSTATING
+from dr_ctl.engine.operations import ACTIVATE, CLOSING, FAILOVER, REINSTATE, REINSTATING, SINGLE_STEPS
 from dr_ctl.engine.plan import RunOptions, Spec
 from dr_ctl.engine.roles import as_resumed, open_again, part_of, sites_serving, source_alive, source_of
 from dr_ctl.engine.runs import RunFiles, Runs
@@ -28,7 +28,7 @@ from dr_ctl.topologies.topology import LinkSnapshot
 
 @dataclass(frozen=True, slots=True)
 class OpenRun:
-    """The newest open run, and whether its process lives here. An interrupted run has a `past` if it can be read."""
+    """The newest open run, and whether its process lives here. `past` is an interrupted run, if it can be read."""
 
     files: RunFiles
     lives: bool
@@ -51,7 +51,7 @@ class OpenRun:
         return "its journal cannot be read" if self.past is None else title(self.past.plan)
 
     def process(self, snapshot: Snapshot) -> str:
-        """Say where the run's process was. A live process on this host would hold the journal's lock."""
+        """Say where the run's process was; on this host it does not live, because the journal is not locked."""
         locks = (lock for reading in snapshot.locks for lock in reading.documents)
         lock = next((lock for lock in locks if lock.run == self.files.name), None)
         if lock is not None and lock.host and lock.host != socket.gethostname():
@@ -61,66 +61,67 @@ class OpenRun:
 
     def options(self, snapshot: Snapshot, links: Sequence[LinkSnapshot]) -> list[RecoveryOption]:
         if self.past is None:
-            return [self._given_up(snapshot)]
-        return list(self._ways(self.past, snapshot, links))
+            return [self._forget_option(snapshot)]
+        return list(self._list(self.past, snapshot, links))
 
     def first(self, snapshot: Snapshot, links: Sequence[LinkSnapshot]) -> RecoveryOption:
         return max(self.options(snapshot, links), key=lambda option: option.recommended)
 
-    def _given_up(self, snapshot: Snapshot) -> RecoveryOption:
+    def _forget_option(self, snapshot: Snapshot) -> RecoveryOption:
         typed = f"abort --forget {self.files.name} --reason TEXT"
         return RecoveryOption(typed, _one(sites_serving(snapshot)), "gives it up, undoes nothing")
 
-    def _ways(self, past: RunState, snapshot: Snapshot, links: Sequence[LinkSnapshot]) -> Iterator[RecoveryOption]:
-        undone = why_not_undone(past, snapshot, self.files.name) is None
+    def _list(self, past: RunState, snapshot: Snapshot, links: Sequence[LinkSnapshot]) -> Iterator[RecoveryOption]:
+        can_undo = why_not_undone(past, snapshot, self.files.name) is None
         refused = refused_onward(past, snapshot)
-        # A resume is better if both sites hold the same messages, or if the run is not a planned move, which could
-        # wait.
+        # A resume is better if both sites hold the same messages, or if the run is no planned move, which could wait.
         same = bool(links) and all(link.attached and link.outflow == 0 for link in links)
-        onward = not refused and (not undone or same or past.plan.spec.operation in (FAILOVER, *REINSTATING))
+        prefers_resume = not refused and (not can_undo or same or past.plan.spec.operation in (FAILOVER, *REINSTATING))
         answers = all(role in (Role.SERVING, Role.STANDBY) for role in snapshot.roles.values())
         serves = past.plan.source if snapshot.roles.get(past.plan.source) is Role.SERVING else _one(past.plan.serving)
-        if undone:
-            steps = to_undo(past)
-            cost = f"about 2 s, {len(steps)} step(s) are undone" if steps else "nothing is to be undone"
+        if can_undo:
+            steps = steps_to_undo(past)
+            cost = f"about 2 s, {len(steps)} step(s) are undone" if steps else "there is nothing to undo"
             if silent := unreached(past, snapshot):
                 cost = f"only once {' and '.join(silent)} answers again: {len(steps)} step(s) are to be undone"
-            yield RecoveryOption("abort", None if silent else serves, cost, recommended=not onward and not silent)
+            recommended = not prefers_resume and not silent
+            yield RecoveryOption("abort", None if silent else serves, cost, recommended=recommended)
         elif refused:
-            yield replace(self._given_up(snapshot), recommended=True)
+            yield replace(self._forget_option(snapshot), recommended=True)
         if refused:
             return
         if answers or past.plan.spec.operation == FAILOVER:
-            cost = self._onward(past, snapshot, links)
-            yield RecoveryOption("resume", _after(past), cost, recommended=onward)
+            cost = self._resume_cost(past, snapshot, links)
+            yield RecoveryOption("resume", _serving_after(past), cost, recommended=prefers_resume)
             return
-        away = next(site for site, role in snapshot.roles.items() if role not in (Role.SERVING, Role.STANDBY))
-        other = next(site for site in snapshot.roles if site != away)
-        if snapshot.signs_of_life[away].takeovers:
-            yield RecoveryOption("resume", _after(past), f"once a node of {away} is active", recommended=onward)
+        silent_site = next(site for site, role in snapshot.roles.items() if role not in (Role.SERVING, Role.STANDBY))
+        other = next(site for site in snapshot.roles if site != silent_site)
+        if snapshot.signs_of_life[silent_site].takeovers:
+            cost = f"once a node of {silent_site} is active"
+            yield RecoveryOption("resume", _serving_after(past), cost, recommended=prefers_resume)
         else:
-            cost = f"only if {away} is lost: `--dry-run` says what that costs"
+            cost = f"only if {silent_site} is lost: `--dry-run` says what that costs"
             yield RecoveryOption(f"failover --to {other} --reason TEXT", other, cost)
 
-    def _onward(self, past: RunState, snapshot: Snapshot, links: Sequence[LinkSnapshot]) -> str:
+    def _resume_cost(self, past: RunState, snapshot: Snapshot, links: Sequence[LinkSnapshot]) -> str:
         if past.plan.spec.target in sites_serving(as_resumed(snapshot, past.plan.spec, past)):
-            return "what is left of it is done, nobody is cut off"
+            return "the remaining steps are done, nobody is disconnected"
         if not {"drain", "reinstate"} & {step.verb for step in past.plan.steps}:
             return "a few seconds, nothing is drained"
-        away = [f"{link.site}/{link.pair}" for link in links if link.attached is False]
-        if away:
-            return f"the link of {', '.join(away)} is not attached, so it cannot drain now"
+        detached = [f"{link.site}/{link.pair}" for link in links if link.attached is False]
+        if detached:
+            return f"the link of {', '.join(detached)} is not attached, so it cannot drain now"
         outflows = [link.outflow for link in links]
         if outflows and not any(outflow is None or outflow for outflow in outflows):
-            return "both hold the same now, a few seconds"
-        takes = [link.drain_s for link in links]
-        if not takes or None in takes:
+            return "both sites hold the same now, a few seconds"
+        drains_s = [link.drain_s for link in links]
+        if not drains_s or None in drains_s:
             return "how long the drain takes is not known"
-        return f"about {duration(max(seconds or 0.0 for seconds in takes))} to drain"
+        return f"about {duration(max(seconds or 0.0 for seconds in drains_s))} to drain"
 
 
-def begun(runs: Runs, how: RunOptions) -> RunFiles | None:
-    """Return the open run. A run without any journal line has changed nothing and is closed here."""
+def find_open_run(runs: Runs, how: RunOptions) -> RunFiles | None:
+    """Return the open run. A run without a journal line has changed nothing and is removed here."""
     unfinished = runs.unfinished()
     if unfinished is None or read_entries(unfinished.journal):
         return unfinished
@@ -131,8 +132,8 @@ def begun(runs: Runs, how: RunOptions) -> RunFiles | None:
     return runs.unfinished()
 
 
-def past(files: RunFiles, how: RunOptions) -> RunState:
-    """Replay the interrupted run. Opening the journal for writing proves that the run's process is gone."""
+def read_past(files: RunFiles, how: RunOptions) -> RunState:
+    """Replay the interrupted run. Opening the journal for writing proves that the run's process has ended."""
     if how.dry_run:
         return replay(read_entries(files.journal))
     with closing(Journal(files.journal)) as journal:
@@ -155,7 +156,7 @@ def left_open(declined: Result, files: RunFiles) -> Result:
 
 
 def why_not_undone(past: RunState, snapshot: Snapshot, run: str) -> Finding | None:
-    """Report why a run cannot be undone: the run or another party may have opened its target."""
+    """Report why a run cannot be undone: the run, or somebody else, may have opened its target."""
     target = past.plan.spec.target
     role = part_of(snapshot, past.plan.spec).roles[target]
     if not past.activation_sent and (role is Role.STANDBY or target in past.plan.serving):
@@ -171,20 +172,20 @@ def why_not_undone(past: RunState, snapshot: Snapshot, run: str) -> Finding | No
 
 def unreached(past: RunState, snapshot: Snapshot) -> list[str]:
     """Return the silent sites that an undo has to reach; a site that is down and never served can wait."""
-    sites = dict.fromkeys(call.site for step in to_undo(past) for call in step.inverse)
+    sites = dict.fromkeys(call.site for step in steps_to_undo(past) for call in step.inverse)
     needed = [site for site in sites if site in past.plan.serving or snapshot.roles[site] is not Role.DOWN]
     answering = {broker.site for broker in snapshot.brokers if broker.silent is None}
     return [site for site in needed if site not in answering]
 
 
 def refused_onward(past: RunState, snapshot: Snapshot) -> bool:
-    """Say whether the present roles rule out a resume for good. A silent site may answer again."""
+    """Say whether the present roles exclude a resume, even if a silent site answers again."""
     spec = replace(past.plan.spec, expect_serving=None)
     part = part_of(snapshot, spec)
     if spec.operation == FAILOVER:
         return not open_again(snapshot, past) and source_alive(part, spec) is not None
     answer = all(role in (Role.SERVING, Role.STANDBY) for role in part.roles.values())
-    return spec.operation in (*ALONE, REINSTATE) and answer and isinstance(source_of(part, spec, past), Finding)
+    return spec.operation in (*SINGLE_STEPS, REINSTATE) and answer and isinstance(source_of(part, spec, past), Finding)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,9 +207,9 @@ class RecoveryOption:
         return f"`{self.typed}`: {serves}; {self.cost}{' (recommended)' if self.recommended else ''}"
 
 
-def _after(past: RunState) -> str | None:
+def _serving_after(past: RunState) -> str | None:
     spec = past.plan.spec
-    if spec.operation in ALONE:
+    if spec.operation in SINGLE_STEPS:
         served = None if spec.operation in CLOSING else _one(past.plan.serving)
         return spec.target if spec.operation == ACTIVATE else served
     return past.plan.source if spec.operation == REINSTATE else spec.target
@@ -221,7 +222,7 @@ def _one(sites: Sequence[str]) -> str | None:
 def open_run_findings(
     run: OpenRun | None, snapshot: Snapshot | None = None, links: Sequence[LinkSnapshot] = ()
 ) -> list[Finding]:
-    """Report the open run; with a reading, also each way out of it."""
+    """Report the open run; with a reading, also each command that ends it."""
     if run is None:
         return []
     name = run.files.name

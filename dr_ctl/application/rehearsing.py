@@ -1,4 +1,4 @@
-"""`rehearse`: the whole path with nothing at stake, on the real brokers or on a twin of the installation."""
+"""`rehearse`: the whole path of a move without risk, on the real brokers or on a twin of the installation."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -48,14 +48,14 @@ def on_brokers(caller: Caller, how: RunOptions, *, clean: bool, timeout_s: float
 def on_twin(caller: Caller, *, variations: int, seed: int) -> Result:
     """Rehearse moves on a twin, each from its own seed. Raises `UsageError` without the twin's package."""
     for entry_point in entry_points(group=GROUP, name="twin"):
-        played: Result = entry_point.load()(caller, variations=variations, seed=seed)
-        return played
+        result: Result = entry_point.load()(caller, variations=variations, seed=seed)
+        return result
     remedy = "Install the whole distribution of dr-ctl, or rehearse on the real brokers: `dr-ctl rehearse --on canary`."
     raise UsageError("no package here has a twin to rehearse on", remedy=remedy)
 
 
 def last(runs: Runs) -> datetime | None:
-    """Return the begin of the last successful rehearsal on the real brokers, by the runs of this STATE."""
+    """Return the time of the last successful rehearsal on the real brokers, by the runs of this STATE."""
     for files in reversed(runs.all()):
         name = files.name.split("-")
         exit_code = mapping(of_file(files.result)).get("exit_code")

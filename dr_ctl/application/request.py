@@ -1,5 +1,5 @@
 """The request of a command as a value: checked against settings and topology, narrowed to its units, with its loss
-bound. A request can be decided several times, each time from a given reading.
+bound. It can be decided several times, each time by a given reading.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dr_ctl.application import plans
 from dr_ctl.application.installation import OpenInstallation, shared_addresses
 from dr_ctl.application.loss_bound import LossBound
 from dr_ctl.application.lost_site import already_moved, reword_refusal, with_cause_of_silence
-from dr_ctl.application.standing import of_agent
+from dr_ctl.application.standing import agent_findings
 from dr_ctl.core.errors import BrokerError, UsageError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, Severity
@@ -35,7 +35,7 @@ _PASSWORDS: Final = {"__all__": {"password"}}
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A resume has the `past` of its run. A plan must equal a `saved` one, and may take an open run's place."""
+    """A resume has the `past` of its run. The plan must equal a `saved` one, and may replace an open run."""
 
     spec: Spec
     opened: OpenInstallation
@@ -48,7 +48,7 @@ class Request:
     def of(
         cls, spec: Spec, opened: OpenInstallation, *, past: RunState | None = None, saved: plans.Saved | None = None
     ) -> Request:
-        """Make a request; raises `UsageError` for unknown names. From here on waits for a lost site are bounded."""
+        """Make a request, and limit the waits for a lost site; raises `UsageError` for unknown names."""
         opened.installation.must_know(spec.target, spec.expect_serving, spec.presume_down)
         _must_be_able(spec, opened)
         exposure = None
@@ -68,29 +68,29 @@ class Request:
 
     @property
     def title(self) -> str:
-        """The title of the operation, for people who meet its lock."""
+        """The title of the operation, for people who find its lock."""
         if self.past is not None:
             return f"resume of {self.spec.operation} to {self.spec.target}"
         return f"{self.spec.operation} {'of' if self.spec.operation in operations.AT_SOURCE else 'to'} {self.site}"
 
     def may_replace(self, run: RunFiles | None) -> bool:
-        """A failover with a reason replaces an interrupted run instead of waiting for its end. An unfence with a reason
-        replaces an unfence of the same site, which moves nothing."""
+        """A failover with a reason replaces an interrupted run, and an unfence with a reason an unfence of the same
+        site, which moves nothing."""
         if run is None or self.spec.reason is None:
             return False
-        began = run.name.partition("-")[2].rpartition("-")[0]  # a name is its time, operation, site and a number
-        is_own_unfence = began == f"{operations.UNFENCE}-{self.site}" and self.spec.operation == operations.UNFENCE
-        return is_own_unfence or self.spec.operation == operations.FAILOVER
+        began = run.name.partition("-")[2].rpartition("-")[0]  # a name has time, operation, site and a number
+        is_same_unfence = began == f"{operations.UNFENCE}-{self.site}" and self.spec.operation == operations.UNFENCE
+        return is_same_unfence or self.spec.operation == operations.FAILOVER
 
     def may_begin_beside(self, run: RunFiles) -> bool:
         """A fence is safe beside any open run, and needed while both sites are open."""
         return self.spec.operation == operations.FENCE or self.may_replace(run)
 
     def read(self) -> Snapshot:
-        """Look at both sites, and update the bounds of a failover. A late site that has to answer is asked again: the
-        console of a broker that has just started, or of a busy machine, is slow."""
-        of_one = self.spec.operation in (operations.FAILOVER, operations.FENCE, operations.QUIESCE)
-        must_answer = {self.site} if of_one else {*self.opened.installation.settings.sites}
+        """Read both sites, and update the bounds of a failover. A late site that has to answer is read again, because
+        the console of a broker that has just started is slow."""
+        at_one_site = self.spec.operation in (operations.FAILOVER, operations.FENCE, operations.QUIESCE)
+        must_answer = {self.site} if at_one_site else {*self.opened.installation.settings.sites}
         for _ in range(READINGS):
             snapshot: Snapshot = self.opened.topology.observe()
             if not any(snapshot.signs_of_life.get(site, NO_SIGNS).late for site in must_answer):
@@ -100,7 +100,7 @@ class Request:
         return snapshot
 
     def narrowed(self, snapshot: Snapshot) -> Request:
-        """Add the units of the pattern, or, while both sites serve, those that the other site does not serve."""
+        """Add the units of the pattern, or, if both sites serve, those that the target does not serve."""
         spec = self.spec
         if spec.units is not None or not self.opened.topology.recipe.moves_parts:
             return self
@@ -120,7 +120,7 @@ class Request:
         if spec.operation == operations.FAILOVER:
             decided = reword_refusal(decided, spec, snapshot, opened, under_way=under_way)
             if self.exposure is not None and not under_way and plan_of(decided) is not None:
-                # The operator's word must not contradict a reading that saw the lost site serve later.
+                # The operator's `--silent-since` must not contradict a reading that saw the lost site serve later.
                 contradiction = self.exposure.contradiction()
                 decided = decided if contradiction is None else Refusal((contradiction,))
             decided = decided if under_way else already_moved(decided, spec, snapshot, opened)
@@ -129,12 +129,12 @@ class Request:
         if not under_way and spec.operation in (operations.SWAPOVER, operations.FAILBACK, operations.FAILOVER):
             decided = self._without_mistakes(decided, snapshot)
         planned = plan_of(decided)
-        against = self.exposure.differ() if self.exposure is not None and planned is not None else ()  # its bounds
-        beside = (*against, *opened.unverified(), *of_agent(opened, snapshot))
-        planned = None if planned is None else self._based(planned, with_queues((*planned.findings, *beside), spec))
+        differences = self.exposure.differ() if self.exposure is not None and planned is not None else ()
+        further = (*differences, *opened.unverified(), *agent_findings(opened, snapshot))
+        planned = None if planned is None else self._based(planned, with_queues((*planned.findings, *further), spec))
         if isinstance(decided, Plan) and planned is not None:
             return planned if self.saved is None else plans.same(self.saved.plan, planned, self.saved.path)
-        decided = replace(decided, findings=with_queues((*decided.findings, *beside), spec))
+        decided = replace(decided, findings=with_queues((*decided.findings, *further), spec))
         return replace(decided, plan=planned) if isinstance(decided, Refusal) else decided
 
     def _without_mistakes(self, decided: Decision, snapshot: Snapshot) -> Decision:
@@ -162,7 +162,7 @@ class Request:
         return (snapshot.residue(self.spec.target) or None) if self.spec.operation in operations.REINSTATING else None
 
     def why_not_so(self) -> str | None:
-        """Test by a real connection that a state which the reading shows already holds: flags can be wrong."""
+        """Test by a connection whether the state that a reading shows holds, because flags can be wrong."""
         if self.spec.operation == operations.REINSTATE:
             return None  # the brokers have answered with their messages and debts
         serving = self.spec.operation not in (operations.QUIESCE, operations.FENCE)
@@ -183,11 +183,11 @@ _INSTEAD: Final = {
 def _must_be_able(spec: Spec, opened: OpenInstallation) -> None:
     """Raise `UsageError` where this topology has no such step, or moves whole sites and queues were named."""
     recipe, kind = opened.topology.recipe, opened.installation.settings.topology
-    own = operations.single_step(spec.operation).steps if spec.operation in operations.ALONE else ()
+    own = operations.single_step(spec.operation).steps if spec.operation in operations.SINGLE_STEPS else ()
     if {step.verb for step in own} - recipe.verbs() - operations.ENGINE_VERBS:
         text = f"{spec.operation}: {kind} has nothing that dr-ctl could do this with"
         raise UsageError(text, remedy=_INSTEAD.get(spec.operation, "`dr-ctl --help` has the others."))
-    whole = not recipe.moves_parts and spec.operation not in (operations.KEEP_ASIDE, operations.PUT_BACK)
-    if spec.queues is not None and whole:
+    moves_pairs = not recipe.moves_parts and spec.operation not in (operations.KEEP_ASIDE, operations.PUT_BACK)
+    if spec.queues is not None and moves_pairs:
         text = f"--queues {spec.queues}: with {kind} all queues of a pair move together"
-        raise UsageError(text, remedy="Leave --queues out: what ships between the sites cannot tell queues apart.")
+        raise UsageError(text, remedy="Leave --queues out: the link does not distinguish queues.")

@@ -24,7 +24,7 @@ D = TypeVar("D")
 
 @dataclass(frozen=True, slots=True)
 class Envelope(Generic[C, W, D]):
-    """The one document of a command; its type says which command, and of which class debts and data are."""
+    """The document of a command; its type parameters are the types of the command, debts and data."""
 
     schema: Literal["dr-ctl/1"] = field(default="dr-ctl/1", init=False)
     command: C
@@ -41,7 +41,7 @@ class Envelope(Generic[C, W, D]):
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Findings, and maybe named checks, of one site, one pair or one operation."""
+    """Findings, and maybe checks, of one site, one pair or one operation."""
 
     title: str
     findings: Sequence[Finding] = ()
@@ -49,20 +49,20 @@ class Group:
 
 
 def counted(findings: Sequence[Finding], code: ExitCode) -> str:
-    """Count errors and warnings, as in "2 errors, 1 warning"; a good end alone has "no errors"."""
+    """Count errors and warnings, as in "2 errors, 1 warning"; only a good end has "no errors"."""
     count = Counter(finding.severity for finding in findings)
     good = code in (ExitCode.OK, ExitCode.WARNINGS)
-    counts = [(count[of], of.value) for of in (Severity.ERROR, Severity.WARNING) if count[of] or good]
+    counts = [(count[row], row.value) for row in (Severity.ERROR, Severity.WARNING) if count[row] or good]
     return ", ".join(f"{number or 'no'} {word}{'' if number == 1 else 's'}" for number, word in counts)
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The end of a command. `data` is its own document. The body for people is `text` or `plan`, with the summary
-    below; `closing` takes the summary's place, and stands below the path of the run's `report`. The person has
-    `already_read` the findings, or gets them in `groups`. `health` is the answer of `check`, with figures as `text`.
-    `--output wide` and `name` show `wide` and `names`. `ended` has facts of the run that the command has carried out,
-    if any; `stop` has a signal since it began, whether that changed the end or not."""
+    """The result of a command. `data` is its own document. The body for people is `text` or `plan`, with the summary
+    below; `closing` replaces the summary, below the path of the run's `report`. The person has `already_read` the
+    findings, or gets them in `groups`. `health` is the answer of `check`, with figures as `text`. `--output wide` and
+    `name` show `wide` and `names`. `ended` has facts of the run that the command has executed, if any; `stop` has a
+    signal since it began, even if that did not change the result."""
 
     code: ExitCode
     summary: str
@@ -83,13 +83,13 @@ class Result:
     stop: StopRequest | None = None
 
     @classmethod
-    def of(cls, code: ExitCode, *findings: Finding, **more: Any) -> Result:
-        """Make the result that has the text of the first of these findings as its summary."""
-        return cls(code, findings[0].text, findings, **more)
+    def of(cls, code: ExitCode, *findings: Finding, **fields: Any) -> Result:
+        """Make a result with the text of the first of these findings as its summary."""
+        return cls(code, findings[0].text, findings, **fields)
 
     @property
     def exit_code(self) -> int:
-        """The exit code of the process; `check` alone has codes of its own."""
+        """The exit code of the process; only `check` has codes of its own."""
         return int(self.code) if self.health is None else self.health.code
 
     def envelope(self, command: str) -> dict[str, Json]:

@@ -1,5 +1,5 @@
-"""The sequence of every operation: look, decide, agree, lock, look again, decide again, carry out. A resume, an
-escalation and a dry run use the same sequence with other arguments; an abort undoes.
+"""The sequence of every operation: read, decide, ask, lock, read again, decide again, execute. A resume, an escalation
+and a dry run use the same sequence with other arguments; an abort undoes.
 """
 
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ from dr_ctl.topologies.registry import Snapshot
 
 TAKEOVER = "DR-NODE-004"
 _PLANNED: Final = (SWAPOVER, FAILBACK)
-_MOVES_TO_FORETELL: Final = 5  # the outage of a move is foretold from the last moves, this many at most
+_MOVES_FOR_FORECAST: Final = 5  # the most earlier moves for the expected outage of a move
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,49 +57,49 @@ class AbortData(OperationData):
 
 
 def run(caller: Caller, asked: Spec, how: RunOptions) -> Result:
-    """End at once if another run holds the lock, a run is open, or the wanted state holds; else lock and look again."""
+    """End at once if another run holds the lock, a run is open, or the wanted state holds; else lock and read again."""
     saved = plans.read(how.saved, asked) if how.saved is not None else None
     if saved is not None:
         asked = replace(saved.plan.spec, reason=asked.reason or saved.plan.spec.reason)
     asked = replace(asked, expect_serving=how.expect_serving)
 
-    def begun(opened: OpenInstallation) -> Result:
+    def begin(opened: OpenInstallation) -> Result:
         request = Request.of(asked, opened, saved=saved)
         if not how.dry_run:
             with opened.runs.lock(request.title):
-                pass  # the lock fails now, before any broker is asked, if a live run of this STATE holds it
+                pass  # fails now, before any broker is read, if a run of this STATE is under way
         unfinished = opened.runs.unfinished()
         if unfinished is not None and not request.may_begin_beside(unfinished):
             return still_open(unfinished, request.spec)
-        return _carried_out(replace(request, replaces_run=request.may_replace(unfinished)), how)
+        return _execute(replace(request, replaces_run=request.may_replace(unfinished)), how)
 
-    return call_then_notify(caller, begun)
+    return call_then_notify(caller, begin)
 
 
 def resume(caller: Caller, timeout_s: float | None, how: RunOptions) -> Result:
-    """Plan the rest of the open run from its journal, and carry out that plan."""
+    """Plan the rest of the open run from its journal, and execute that plan."""
 
     def resumed(opened: OpenInstallation) -> Result:
         with opened.runs.lock("resume", held=how.dry_run):
-            files = recovery_options.begun(opened.runs, how)
+            files = recovery_options.find_open_run(opened.runs, how)
             if files is None:
                 return no_open_run()
-            past = recovery_options.past(files, how)
+            past = recovery_options.read_past(files, how)
             wait_s = timeout_s if timeout_s is not None else past.plan.spec.timeout_s
             asked = replace(past.plan.spec, timeout_s=wait_s, expect_serving=how.expect_serving)
-            return _carried_out(Request.of(asked, opened, past=past), how, files)
+            return _execute(Request.of(asked, opened, past=past), how, files)
 
     return call_then_notify(caller, resumed)
 
 
 def escalate(caller: Caller, name: str | None, asked: Spec, how: RunOptions) -> Result:
-    """Replace a planned move that cannot finish by a failover. What the fenced source did not ship counts as lost."""
+    """Replace a planned move that cannot finish by a failover; messages that the source did not ship count as lost."""
     runs = caller.runs()
     files = runs.unfinished() if name is None else runs.find(name)
     if files is None or not files.open() or not read_entries(files.journal):
         return no_open_run()
     with runs.lock("escalate", held=how.dry_run):
-        past = recovery_options.past(files, how)
+        past = recovery_options.read_past(files, how)
     if past.plan.spec.operation not in _PLANNED or past.activation_sent:
         return Result.of(ExitCode.PRECHECK_FAILED, found("DR-RUN-006", run=files.name), run=files.name)
     asked = replace(
@@ -114,7 +114,7 @@ def escalate(caller: Caller, name: str | None, asked: Spec, how: RunOptions) -> 
     result = run(caller, asked, how)
     # A swapover cannot begin beside an open run.
     onward = "`dr-ctl resume` continues the open run; `dr-ctl abort` undoes it."
-    findings = [replace(of, remedy=onward) if "`dr-ctl swapover" in of.remedy else of for of in result.findings]
+    findings = [replace(row, remedy=onward) if "`dr-ctl swapover" in row.remedy else row for row in result.findings]
     return result if result.code is not ExitCode.SERVING_SITE_ALIVE else replace(result, findings=findings)
 
 
@@ -131,8 +131,8 @@ def plan(caller: Caller, asked: Spec, as_if_lost: str | None = None) -> Result:
         return _with(_exposed(result, request), residue=request.residue(snapshot))
 
 
-def _carried_out(request: Request, how: RunOptions, files: RunFiles | None = None) -> Result:
-    """Carry out a request; a resume has the `files` of its run."""
+def _execute(request: Request, how: RunOptions, files: RunFiles | None = None) -> Result:
+    """Execute a request; a resume has the `files` of its run."""
     snapshot = _await_readiness(request)
     caller, runs, request = request.opened.caller, request.opened.runs, request.narrowed(snapshot)
     if not (how.dry_run or how.break_lock):
@@ -166,7 +166,7 @@ def _carried_out(request: Request, how: RunOptions, files: RunFiles | None = Non
         unfinished = runs.unfinished() if files is None else None
         if unfinished is not None and not request.may_begin_beside(unfinished):
             return still_open(unfinished, request.spec)
-        before, (snapshot, decided) = snapshot, _again(request, how, lease, decided)
+        before, (snapshot, decided) = snapshot, _decide_again(request, how, lease, decided)
         if files is not None and before.roles != snapshot.roles:
             changed = found("DR-LOCK-002", roles=roles_text(snapshot))
             return Result.of(ExitCode.PRECHECK_FAILED, changed, run=name)
@@ -181,8 +181,8 @@ def _carried_out(request: Request, how: RunOptions, files: RunFiles | None = Non
         return work.execute(decided, request.exposure, residue=residue, replaced_run=replaced_run)
 
 
-def _again(request: Request, how: RunOptions, lease: Lease, shown: Plan) -> tuple[Snapshot, Decision]:
-    """Look and decide again under the lock. A run that has a start time (`--at`) first waits for it."""
+def _decide_again(request: Request, how: RunOptions, lease: Lease, shown: Plan) -> tuple[Snapshot, Decision]:
+    """Read and decide again under the lock. A run with a start time (`--at`) first waits for it."""
     if how.at is not None:
         caller = request.opened.caller
         if how.yes:
@@ -203,13 +203,13 @@ def _again(request: Request, how: RunOptions, lease: Lease, shown: Plan) -> tupl
 
 
 def _await_readiness(request: Request) -> Snapshot:
-    """Read both sites; for a planned move again until the target's brokers know whether clients could work there."""
+    """Read both sites; for a planned move repeatedly until it is known whether clients could work at the target."""
     caller, snapshot, shown = request.opened.caller, request.read(), ""
     until = system().monotonic() + caller.timeouts.measured_s
     is_planned = request.spec.operation in _PLANNED and not (request.past and request.past.activation_sent)
     while is_planned and system().monotonic() < until:
         target = snapshot.brokers_at(request.site)
-        obstacles = ((f"{own.site}/{own.pair}", obstacle) for own in target for obstacle in own.obstacles)
+        obstacles = ((f"{at.site}/{at.pair}", obstacle) for at in target for obstacle in at.obstacles)
         unknown = [f"{name}: {obstacle.text}" for name, obstacle in obstacles if not obstacle.known]
         if not unknown:
             break
@@ -222,15 +222,15 @@ def _await_readiness(request: Request) -> Snapshot:
 
 
 def _allowed(request: Request, decided: Plan, how: RunOptions, snapshot: Snapshot) -> plans.Approvals | Result | None:
-    """Return the approvals of a run that may begin or go on, after asking a person; or the result that refuses it."""
+    """Ask a person; return the approvals of a run that may begin or go on, or the result that refuses it."""
     caller, runs = request.opened.caller, request.opened.runs
     approved = None
     if request.past is None:
         approved = plans.permit(request.opened.installation, request.spec, request.saved, runs)
     if isinstance(approved, Result):
         return approved
-    price = partial(cost, decided, snapshot, request.exposure, runs)
-    if (why_not := caller.why_not(lambda: caller.people.agrees(decided, price()), yes=how.yes)) is None:
+    cost_text = partial(cost, decided, snapshot, request.exposure, runs)
+    if (why_not := caller.why_not(lambda: caller.people.agrees(decided, cost_text()), yes=how.yes)) is None:
         return approved
     return _declined(why_not, decided.findings)
 
@@ -240,17 +240,17 @@ def _declined(why_not: str, findings: Sequence[Finding] = ()) -> Result:
 
 
 def _without_plan(decided: AlreadyThere | Refusal, shown: plans.PlanData | OperationData | None = None) -> Result:
-    """Make the result of a decision without a plan to carry out. `shown` is the data that a dry run or `plan` shows: it
-    gets the plan of a refusal that names one."""
+    """Make the result of a decision without a plan to execute. `shown` is the data of a dry run or of `plan`, which
+    gets the plan of a refusal."""
     data: Any = shown or {}
     if isinstance(decided, AlreadyThere):
         return Result(ExitCode.OK, decided.text, decided.findings, data)
-    # The remedy for a takeover, to wait, stands before any price.
+    # The remedy for a takeover, to wait, comes before a loss.
     waits = [replace(finding, severity=Severity.ERROR) for finding in decided.findings if finding.id == TAKEOVER]
     findings = (*waits, *(finding for finding in decided.findings if finding.id != TAKEOVER))
     errors = [finding for finding in findings if finding.severity is Severity.ERROR]
-    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-    summary = f"refused, nothing was changed: {errors[0].text}{more}"
+    others = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+    summary = f"refused, nothing was changed: {errors[0].text}{others}"
     result = Result(decided.code, summary, findings, data)
     return result if not data else _with(replace(result, plan=decided.plan), plan=decided.plan)
 
@@ -263,7 +263,7 @@ def _planned(decided: Plan, request: Request) -> Result:
 
 
 def _trimmed(planned: Result, decided: Plan, request: Request) -> Result:
-    """Add the findings of the trim step, which looks for copies to remove, and removes none in a dry run."""
+    """Add the findings of the trim step, which removes no copies in a dry run."""
     [step] = [step for step in decided.steps if step.verb == TRIM]
     move = Move(decided.spec, decided.source, decided.baseline)
     try:
@@ -287,8 +287,8 @@ def _ended(request: Request, result: Result, snapshot: Snapshot, files: RunFiles
     return _exposed(replace(result, text=text), request)
 
 
-def _with(result: Result, **more: Any) -> Result:
-    return replace(result, data=replace(result.data or OperationData(), **more))
+def _with(result: Result, **fields: Any) -> Result:
+    return replace(result, data=replace(result.data or OperationData(), **fields))
 
 
 def _with_units(caller: Caller, result: Result, snapshot: Snapshot) -> Result:
@@ -301,17 +301,17 @@ def _exposed(result: Result, request: Request) -> Result:
 
 
 def abort(caller: Caller, how: RunOptions) -> Result:
-    """Undo an open run: look, ask the person, lock, look again, undo."""
+    """Undo an open run: read, ask the person, lock, read again, undo."""
     return call_then_notify(caller, lambda opened: _aborted(caller, opened, how))
 
 
 def _aborted(caller: Caller, opened: OpenInstallation, how: RunOptions) -> Result:
     runs = opened.runs
     with runs.lock("abort", held=how.dry_run):
-        files = recovery_options.begun(runs, how)
+        files = recovery_options.find_open_run(runs, how)
         if files is None:
             return no_open_run()
-        past = recovery_options.past(files, how)
+        past = recovery_options.read_past(files, how)
         snapshot: Snapshot = opened.topology.observe()
         if not (how.dry_run or how.break_lock):
             lock.refuse_if_held(snapshot, runs)
@@ -337,7 +337,7 @@ def _aborted(caller: Caller, opened: OpenInstallation, how: RunOptions) -> Resul
 
 
 def _undo_planned(past: RunState, files: RunFiles) -> Result:
-    steps = executor.to_undo(past)
+    steps = executor.steps_to_undo(past)
     text = page(
         f"undo {step.verb}: {call.summary}, if {if_known(call.when)}" for step in steps for call in step.inverse
     )
@@ -348,7 +348,7 @@ def _undo_planned(past: RunState, files: RunFiles) -> Result:
 
 
 def forget(caller: Caller, name: str, how: RunOptions) -> Result:
-    """Close an open run as it is, whatever its journal says or does not say. Asks no broker and undoes nothing."""
+    """Close an open run as it is, without reading its journal or a broker, and without an undo."""
     if how.reason is None:
         raise UsageError("--forget needs --reason", remedy="Say who serves, and how that is known: --reason TEXT.")
     runs = caller.runs()
@@ -383,7 +383,8 @@ def cost(plan: Plan, snapshot: Snapshot, exposure: LossBound | None, runs: Runs)
     max_s = plan.spec.max_outage_s
     limit = "" if max_s is None else f", at most {duration(max_s)} (then it is undone)"
     kept = "messages that clients hold are delivered again" if plan.spec.cut_in_flight else "no loss, no duplicates"
-    return f"expected outage for {_clients(plan, snapshot, plan.source)}: {_time(plan, snapshot, runs)}{limit}; {kept}"
+    outage = _outage_text(plan, snapshot, runs)
+    return f"expected outage for {_clients(plan, snapshot, plan.source)}: {outage}{limit}; {kept}"
 
 
 def _clients(plan: Plan, snapshot: Snapshot, site: str) -> str:
@@ -392,23 +393,23 @@ def _clients(plan: Plan, snapshot: Snapshot, site: str) -> str:
     return f"clients of {count} queue{'' if count == 1 else 's'}" if count else f"clients of {site}"
 
 
-def _time(plan: Plan, snapshot: Snapshot, runs: Runs) -> str:
-    """Say how long clients will be out, by the outages of earlier moves: an unmeasured figure is unknown."""
-    took = _earlier(runs)
+def _outage_text(plan: Plan, snapshot: Snapshot, runs: Runs) -> str:
+    """Say how long clients will be out, by the outages of earlier moves."""
+    took = _earlier_outages(runs)
     if took:
         moves = "the last move" if len(took) == 1 else f"the last {len(took)} moves"
         between = f"{duration(min(took))} to {duration(max(took))}" if len(took) > 1 else duration(took[0])
         return f"about {duration(median(took))} ({moves}: {between})"
-    ships = [link.outflow for link in snapshot.links() if link.site == plan.source]
-    to_ship = total(ships)
-    now = "" if to_ship is None or not ships else f" ({to_ship} to ship now)"
+    outflows = [link.outflow for link in snapshot.links() if link.site == plan.source]
+    to_ship = total(outflows)
+    now = "" if to_ship is None or not outflows else f" ({to_ship} to ship now)"
     return f"unknown, no move from here was measured yet{now}"
 
 
-def _earlier(runs: Runs) -> Sequence[float]:
+def _earlier_outages(runs: Runs) -> Sequence[float]:
     """Return the outages of the last successful planned moves, by the runs of this STATE."""
     moves = (record(files) for files in reversed(runs.all()) if {*files.name.split("-")[1:2]} & {*_PLANNED})
     outages = (
         move.out for move in moves if move.exit_code in (ExitCode.OK, ExitCode.WARNINGS) and move.out is not None
     )
-    return [*islice((out.at_most_s for out in outages if out.at_most_s is not None), _MOVES_TO_FORETELL)]
+    return [*islice((out.at_most_s for out in outages if out.at_most_s is not None), _MOVES_FOR_FORECAST)]

@@ -1,5 +1,5 @@
 """The debts, by the brokers that answered and, for silent brokers, by STATE; and the state of the agent of `dr-ctl
-sync`: whether an agent runs, whether somebody holds it, and its own findings."""
+sync`: whether it runs, whether a hold stops it, and its own findings."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
@@ -20,8 +20,7 @@ from dr_ctl.engine.runs import DEBTS
 from dr_ctl.topologies.registry import Snapshot
 
 START: Final = "`dr-ctl sync` on the machine of this STATE, best as a service."
-GONE: Final = timedelta(seconds=10)
-"""The agent writes every second; a single removal may take longer, a minute at the very most."""
+SILENT_FOR: Final = timedelta(seconds=10)  # of the agent's file, which is written about every second
 
 
 class PendingDebts(NamedTuple):
@@ -33,11 +32,9 @@ class PendingDebts(NamedTuple):
 
 def pending_debts(caller: Caller, snapshot: Snapshot) -> PendingDebts:
     """Join the debts of the brokers with those of STATE, and write the result to STATE, for the time when a broker with
-    a debt is away. An unreadable STATE ends no command: the brokers hold the same debts."""
+    a debt is silent. An unreadable STATE does not end the command."""
     path = caller.state() / DEBTS
-    silent = {
-        broker.site for broker in snapshot.brokers if broker.silent is not None
-    }  # a silent broker may have the debt
+    silent = {broker.site for broker in snapshot.brokers if broker.silent is not None}
     answered = {broker.site for broker in snapshot.brokers} - silent
     try:
         debts = merged(known(path), snapshot.debts, answered)
@@ -51,7 +48,7 @@ def pending_debts(caller: Caller, snapshot: Snapshot) -> PendingDebts:
     return PendingDebts(debts)
 
 
-def of_agent(opened: OpenInstallation, snapshot: Snapshot) -> list[Finding]:
+def agent_findings(opened: OpenInstallation, snapshot: Snapshot) -> list[Finding]:
     """Report the state of the agent; a topology without an agent has no findings."""
     serving, notes = sites_serving(snapshot), Notes(opened.caller.state())
     last = notes.read()
@@ -61,20 +58,20 @@ def of_agent(opened: OpenInstallation, snapshot: Snapshot) -> list[Finding]:
             return []
     except UsageError as error:
         return [found("DR-AGENT-008.unusable", remedy=error.remedy, why=error)]
-    if site is None:  # nobody serves, and no agent has ever worked
+    if site is None:  # no site serves, and no agent has ever run
         return [found("DR-AGENT-008.never")]
-    rows = last.get("findings", []) if last.get("primary") == site else []  # by the agent itself, as of its last word
+    rows = last.get("findings", []) if last.get("primary") == site else []  # the agent's own
     own = [Finding(row["id"], Severity(row["severity"]), row["text"], row["remedy"]) for row in rows]
-    return [*_stands(notes, last, site), *own]
+    return [*_state_findings(notes, last, site), *own]
 
 
-def _stands(notes: Notes, last: Mapping[str, Any], site: str) -> Iterator[Finding]:
+def _state_findings(notes: Notes, last: Mapping[str, Any], site: str) -> Iterator[Finding]:
     if last.get("primary") != site:
         yield found("DR-AGENT-008.never_of_site", site=site)
     elif last.get("phase") == Phase.FINISHED.value:
         ended, why = if_known(last.get("at")), if_known(last.get("why"))
         yield found("DR-AGENT-008.ended", site=site, ended=ended, why=why)
-    elif (at := moment(last.get("at"))) is None or system().now() - at > GONE:
+    elif (at := moment(last.get("at"))) is None or system().now() - at > SILENT_FOR:
         yield found("DR-AGENT-008.gone", site=site, since=if_known(last.get("at")))
     if (hold := notes.hold()) is not None:
         yield found("DR-AGENT-008.held", hold=hold.text)

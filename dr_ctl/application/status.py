@@ -1,6 +1,6 @@
-"""Reports the present state, and only looks: `status` in full, with serving sites, messages under way, open runs and
-the command to type; `check` for machines, in one line and 0, 1, 2 or 3, as monitoring systems read them, within a time
-limit."""
+"""Reports the present state, and changes nothing: `status` in full, with serving sites, messages under way, open runs
+and the command to type; `check` within a time limit as a plugin of monitoring systems, in one line and exit codes 0 to
+3."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -33,7 +33,7 @@ from dr_ctl.topologies.topology import LinkSnapshot, NodeReading, WorkloadSnapsh
 
 @dataclass(frozen=True, slots=True)
 class SiteAtWork:
-    """The clients of a site, and the rates of messages that come in and are consumed; None where not known."""
+    """The clients of a site, and the rates of messages that are added and consumed; None if unknown."""
 
     role: Role
     clients: int | None = field(metadata=key(description="connections at the clients' listeners"))
@@ -65,8 +65,8 @@ class StatusData:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The observation for people, beside the result for scripts; `estimate` has the lines on a loss, `serves` the units
-    of each site, if a unit can move without the others."""
+    """The observation for people, and the result for scripts; `estimate` has the lines on a loss, `serves` the units of
+    each site, if a unit can move without the others."""
 
     result: Result
     snapshot: Snapshot
@@ -93,7 +93,7 @@ def status(caller: Caller, opened: OpenInstallation, snapshot: Snapshot) -> Stat
     if exposed is not None:
         away = [since for (of, _), since in down.items() if of == exposed]
         head = verdicts.headline(assessment, exposed, away, now)
-        # While a link is away, usual figures say nothing of the present.
+        # While a link is down, the estimate is no measure of the present.
         line, stale = (head, []) if away else ("\n".join(filter(None, (head, line))), stale)
         findings += verdicts.differing(opened, snapshot, exposed, assessment.if_lost(exposed).differ())
     takeovers = lost_site.last_takeovers(opened.installation, snapshot, now)
@@ -122,7 +122,7 @@ def status(caller: Caller, opened: OpenInstallation, snapshot: Snapshot) -> Stat
     )
     if all(broker.silent is not None or not broker.listeners for broker in snapshot.brokers):
         answered = any(isinstance(broker.silent, LoginRefused | Throttled) for broker in snapshot.brokers)
-        summary = "both sites were asked, and neither allowed a reading" if answered else "no site answered"
+        summary = "both sites refused to be read" if answered else "no site answered"
         code = ExitCode.UNKNOWN
     elif site is not None:
         summary, code = f"{site} serves", ExitCode.OK
@@ -150,9 +150,11 @@ def status(caller: Caller, opened: OpenInstallation, snapshot: Snapshot) -> Stat
 def _at_work(snapshot: Snapshot, site: str, role: Role, bounds: Bounds | None, now: datetime) -> SiteAtWork:
     brokers = snapshot.brokers_at(site)
     traffic = [broker.traffic for broker in brokers]
-    come, go = (None if None in traffic else sum(rates[at] for rates in traffic if rates is not None) for at in (0, 1))
-    last = now if role is Role.SERVING and (come or go) else bounds.last_message if bounds is not None else None
-    return SiteAtWork(role, total(broker.clients for broker in brokers), come, go, last)
+    added, consumed = (
+        None if None in traffic else sum(rates[at] for rates in traffic if rates is not None) for at in (0, 1)
+    )
+    last = now if role is Role.SERVING and (added or consumed) else bounds.last_message if bounds is not None else None
+    return SiteAtWork(role, total(broker.clients for broker in brokers), added, consumed, last)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +162,7 @@ class SiteRole:
     role: Role
 
 
-NAMED: Final = 3  # the line has so many problems, the worst first: a pager shows no more
+MAX_PROBLEMS: Final = 3  # in the line: a pager shows no more
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,11 +178,11 @@ class CheckData:
 
 
 def check(caller: Caller, within_s: float) -> Result:
-    """Judge one reading of both sites; a site that could not be asked is unknown, never well."""
+    """Judge one reading of both sites; a site that could not be read is unknown, never OK."""
     try:
         with OpenInstallation.of(caller) as opened:
             for site in opened.sites:
-                opened.topology.spend_at_most(within_s * 0.6, site)  # history is read in the rest
+                opened.topology.spend_at_most(within_s * 0.6, site)  # the rest is for the history
             snapshot: Snapshot = opened.topology.observe()
             return _judged(caller, opened, snapshot)
     except DrCtlError as error:
@@ -208,8 +210,8 @@ def _judged(caller: Caller, opened: OpenInstallation, snapshot: Snapshot) -> Res
         assessment.maintenance.text if assessment.maintenance is not None else "",
         f"{serves} serves" if serves is not None else "",
         f"both sites serve: {served_where(snapshot)}" if units_divided(snapshot) else "",
-        *(problem.text for problem in problems[:NAMED]),
-        f"{len(problems) - NAMED} more by `dr-ctl status`" if len(problems) > NAMED else "",
+        *(problem.text for problem in problems[:MAX_PROBLEMS]),
+        f"{len(problems) - MAX_PROBLEMS} more by `dr-ctl status`" if len(problems) > MAX_PROBLEMS else "",
         "failover ready" if site is not None and not problems else "",
         f"newest sample {duration(round(sample_s, 1))} old"
         if sample_s is not None and sample_s <= lost_site.LATE_S
@@ -225,7 +227,7 @@ def _judged(caller: Caller, opened: OpenInstallation, snapshot: Snapshot) -> Res
 
 
 def _figures(opened: OpenInstallation, snapshot: Snapshot, bounds: Bounds | None) -> str:
-    """Write the performance data of a monitoring plugin, where U is not known."""
+    """Write the performance data of a monitoring plugin, with U for unknown."""
     limits = objectives(opened.installation)
     brokers = [broker for broker in snapshot.brokers if broker.role is Role.SERVING]
     lost, duplicates = (None, None) if bounds is None else (bounds.lost.at_most, bounds.duplicates.at_most)

@@ -27,12 +27,12 @@ from dr_ctl.engine.runs import Runs
 LINE_EVERY_S: Final = 5.0
 FIGURES: Final = (
     ("deleted_total", "copies deleted at the standby", "deleted"),
-    ("absent_total", "copies of consumed messages that lie at neither site", "absent"),
+    ("absent_total", "copies of consumed messages that are at neither site", "absent"),
     ("waiting", "copies that are to be deleted", "waiting"),
     ("unconfirmed", "messages announced as consumed and not confirmed yet", "unconfirmed"),
     ("vanished", "messages that left otherwise than by a client", "vanished"),
-    ("unproven", "copies of which nothing proves that they were consumed", "unproven"),
-    ("unheard", "messages that left and were not announced", "unheard"),
+    ("unproven", "copies without evidence that they were consumed", "unproven"),
+    ("unheard", "messages that left without an announcement", "unheard"),
 )
 
 
@@ -47,7 +47,7 @@ class SettleData(OperationData):
 
 
 def sync(caller: Caller, lasting_s: float | None, *, metrics: str | None) -> Result:
-    """Keep the standby clean until the serving site no longer serves, the time is over, or a signal ends it."""
+    """Delete consumed copies at the standby until the serving site stops serving, the time is over, or a signal."""
     notes = Notes(caller.state())
     runs = caller.runs()
     with OpenInstallation.of(caller) as opened, notes.only_agent(), exposing(metrics) as board:
@@ -60,11 +60,11 @@ def sync(caller: Caller, lasting_s: float | None, *, metrics: str | None) -> Res
                 return _not_let_in(error)
             return Result.of(ExitCode.PRECHECK_FAILED, found("DR-AGENT-004", roles=roles_text(snapshot)))
         primary, standby = serving[0], opened.other(serving[0])
-        with closing(opened.topology.cleaner(primary, _remembered(notes, runs, primary))) as cleaner:
+        with closing(opened.topology.cleaner(primary, _last_memory(notes, runs, primary))) as cleaner:
             agent = SyncAgent(cleaner, runs, notes, {"primary": primary, "standby": standby})
             until = system().monotonic() + lasting_s if lasting_s is not None else None
             try:
-                standing = _followed(caller, agent, board if metrics is not None else None, until)
+                standing = _follow(caller, agent, board if metrics is not None else None, until)
             except Stopped as error:
                 standing = agent.end(str(error))
             except LoginRefused as error:
@@ -78,7 +78,7 @@ def sync(caller: Caller, lasting_s: float | None, *, metrics: str | None) -> Res
 
 
 def hold(caller: Caller, reason: str) -> Result:
-    """Keep the agent from deleting, whether it runs now or later."""
+    """Keep the agent from deleting, now and after a restart."""
     notes = _notes(caller)
     notes.put_hold(Hold("an operator", reason, stamp(system().now())))
     text = "the agent deletes nothing until `dr-ctl sync --go-on`; wait for `held` in sync.json before you purge"
@@ -88,47 +88,46 @@ def hold(caller: Caller, reason: str) -> Result:
 def go_on(caller: Caller) -> Result:
     """Let the agent delete again; messages that vanished meanwhile count as consumed."""
     notes = _notes(caller)
-    was = notes.hold()
+    ended = notes.hold()
     notes.go_on(system().now())
-    before = f"it was held by {was.text}; " if was is not None else "nothing held it; "
-    return Result(
-        ExitCode.OK, f"{before}what left the serving site meanwhile counts as consumed, its copies are deleted"
-    )
+    before = f"it was held by {ended.text}; " if ended is not None else "nothing held it; "
+    text = "messages that left the serving site meanwhile count as consumed, and their copies are deleted"
+    return Result(ExitCode.OK, f"{before}{text}")
 
 
 def settle(caller: Caller, asked: Spec, how: RunOptions) -> Result:
-    """Keep aside the standby's copies that nothing proves, or put them back. A dry run lists their ids."""
+    """Keep aside the standby's copies without evidence, or put them back. A dry run lists their ids."""
     if not (how.dry_run and asked.operation == KEEP_ASIDE):
         return run.run(caller, asked, how)
     with OpenInstallation.of(caller) as opened:
-        waiting = opened.other(asked.target)
+        standby = opened.other(asked.target)
         snapshot = opened.topology.read()
-        if (snapshot.roles[asked.target], snapshot.roles[waiting]) != (Role.SERVING, Role.STANDBY):
+        if (snapshot.roles[asked.target], snapshot.roles[standby]) != (Role.SERVING, Role.STANDBY):
             return Result.of(ExitCode.PRECHECK_FAILED, found("DR-AGENT-004.settle", roles=roles_text(snapshot)))
-        unproven = opened.topology.unproven(waiting, asked.queues)
+        unproven = opened.topology.unproven(standby, asked.queues)
     texts = [copies.why_not or f"{len(copies.ids)} of {copies.name}, the first {copies.ids[0]}" for copies in unproven]
-    text = f"{waiting}: nothing proves that these copies were consumed: {brief(texts)}" if texts else ""
-    return Result(ExitCode.OK, text or f"{waiting} has no copies that nothing proves", data=SettleData(queues=unproven))
+    text = f"{standby}: copies without evidence that they were consumed: {brief(texts)}" if texts else ""
+    return Result(ExitCode.OK, text or f"{standby} has no copies without evidence", data=SettleData(queues=unproven))
 
 
-def _remembered(notes: Notes, runs: Runs, primary: str) -> Mapping[str, Json]:
-    """Return the memory of the last agent for that site. A run since then, which cuts clients off, makes vanished
-    messages count anew."""
+def _last_memory(notes: Notes, runs: Runs, primary: str) -> Mapping[str, Json]:
+    """Return the data that the last agent of that site left. After a run since then, which disconnects clients, the
+    count of vanished messages begins again."""
     last = notes.read()
     if last.get("primary") != primary:
         return {}
     at = notes.standing.stat().st_mtime
-    moved = any(run.result.exists() and run.result.stat().st_mtime > at for run in runs.all())
+    has_run = any(run.result.exists() and run.result.stat().st_mtime > at for run in runs.all())
     memory: Mapping[str, dict[str, Json]] = last.get("remembers", {})
-    return {pair: {**known, "known": {}} if moved else known for pair, known in memory.items()}
+    return {pair: {**known, "known": {}} if has_run else known for pair, known in memory.items()}
 
 
 def _notes(caller: Caller) -> Notes:
-    caller.runs().own()
+    caller.runs().record_owner()
     return Notes(caller.state())
 
 
-def _followed(caller: Caller, agent: SyncAgent, board: Board | None, until: float | None) -> SyncStatus:
+def _follow(caller: Caller, agent: SyncAgent, board: Board | None, until: float | None) -> SyncStatus:
     before = None
     line_at = system().monotonic()
     while True:
@@ -145,13 +144,13 @@ def _followed(caller: Caller, agent: SyncAgent, board: Board | None, until: floa
 
 
 def _not_let_in(error: LoginRefused) -> Result:
-    """Make a refused login a usage error: a service that starts the agent again would lock the account out."""
+    """Make a refused login a usage error, so that a service does not start the agent again and lock the account out."""
     return Result.of(ExitCode.USAGE, found("DR-AGENT-009", remedy=error.remedy, why=error))
 
 
 def _shown(standing: SyncStatus) -> ServedState:
     kept = standing.kept
-    well = standing.phase is Phase.RUNNING and not kept.silent
+    is_healthy = standing.phase is Phase.RUNNING and not kept.silent
     figures = [
         Metric("dr_ctl_sync_held", "1 while nothing may be deleted", int(standing.phase is Phase.HELD)),
         Metric("dr_ctl_sync_silent", "sites that could not be asked", len(kept.silent)),
@@ -161,4 +160,4 @@ def _shown(standing: SyncStatus) -> ServedState:
             labels = (("pair", queue.pair), ("queue", queue.name))
             figures.append(Metric(f"dr_ctl_sync_{name}", help_, int(getattr(queue, attribute)), labels))
     health: dict[str, Json] = {"phase": standing.phase.value, "why": standing.why or None, "silent": dict(kept.silent)}
-    return ServedState(well, health, figures)
+    return ServedState(is_healthy, health, figures)

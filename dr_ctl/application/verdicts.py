@@ -1,5 +1,5 @@
-"""Tells what a command such as `swapover` would answer if it were typed now, or if a site were lost. `validate`,
-`status`, `plan --as-if-lost` and that command judge alike: by the reading handed in, without asking a broker.
+"""Says how a command such as `swapover` would end now, or if a site were lost. `validate`, `status`, `plan
+--as-if-lost` and that command use the same code, with a given reading and without asking a broker.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from dr_ctl.topologies.topology import LinkSnapshot
 
 _UNANSWERED: Final = (Role.UNKNOWN, Role.SICK, Role.DOWN)
 _REASON: Final = "--reason TEXT"
-_TIMEOUT_MARGIN: Final = 1.5  # of the drain time seen a moment ago, for the proposed `--timeout`: a drain takes longer
+_TIMEOUT_MARGIN: Final = 1.5  # the factor of the present drain time for the proposed `--timeout`
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """The present answer of a command. `code` is that of `validate`: 0 ready, 10 not ready, 22 not known. `needs` are
-    options to add. `acceptance` is the refusal that asks to accept a loss or duplicates, lowered to a warning."""
+    options to add. `acceptance` is the refusal for a loss or duplicates that a person may accept, as a warning."""
 
     operation: str = field(metadata=HIDDEN)
     to: str | None
@@ -60,7 +60,7 @@ class Verdict:
 @dataclass(frozen=True, slots=True)
 class Assessment:
     """Judges every operation by one `snapshot`, with the rates of `links`, and a loss by one reading of the history.
-    `opened` is the installation, opened for looking; `lock_holder` is another run whose lock is in the way."""
+    `lock_holder` is another run that has the lock."""
 
     opened: OpenInstallation
     snapshot: Snapshot
@@ -68,12 +68,12 @@ class Assessment:
     open_run: OpenRun | None
     lock_holder: str | None
     exposures: dict[tuple[str, Role], LossBound] = field(default_factory=dict)
-    without: str | None = None  # this site is taken for lost
+    without: str | None = None  # this site counts as lost
     maintenance: maintenance.Maintenance | None = None
 
     @classmethod
     def of(cls, opened: OpenInstallation, snapshot: Snapshot, links: Sequence[LinkSnapshot]) -> Assessment:
-        rival = lock.in_the_way(snapshot, opened.runs)
+        rival = lock.find_rival(snapshot, opened.runs)
         holder = None if rival is None else rival[1].described
         return cls(opened, snapshot, links, OpenRun.of(opened.runs), holder, maintenance=maintenance.now(opened.caller))
 
@@ -84,12 +84,12 @@ class Assessment:
 
     @property
     def interrupted(self) -> OpenRun | None:
-        """The open run, where its process is gone."""
+        """The open run, if its process has ended."""
         return None if self.open_run is None or self.open_run.lives else self.open_run
 
     def verdict(self, operation: str, to: str | None) -> Verdict:
         if to is None:
-            return Verdict(operation, None, "unknown: no site was seen to wait; name one with --to", ExitCode.UNKNOWN)
+            return Verdict(operation, None, "unknown: no site is a standby; name one with --to", ExitCode.UNKNOWN)
         spec = Spec(operation, to)
         if self.open_run is not None and self.open_run.lives:
             return _verdict(spec, f"refused while the run {self.open_run.files.name} is under way")
@@ -102,7 +102,7 @@ class Assessment:
             files = self.open_run.files
             if operation != FAILOVER:
                 return _verdict(spec, f"refused while the run {files.name} is open", still_open(files, spec).findings)
-            spec, needs = replace(spec, reason="it takes the place of the open run"), (_REASON,)
+            spec, needs = replace(spec, reason="it replaces the open run"), (_REASON,)
         exposure = self.exposure(self.opened.other(spec.target)) if spec.operation == FAILOVER else None
         granted, needs, decided = self._needed(spec, needs, exposure)
         judged = self._of(granted, needs, decided)
@@ -123,28 +123,30 @@ class Assessment:
         )
 
     def way_to_open(self, site: str) -> str | None:
-        """Return the command that opens a site beside a closed site, if a command would be taken now."""
-        # Messages at that site alone refuse to undo its fence, although it may have served last.
-        ways = ((UNFENCE, self.opened.other(site)), (ACTIVATE, site))
-        taken = (
-            f"`dr-ctl {operation} {site}`" for operation, to in ways if self.verdict(operation, to).code is ExitCode.OK
+        """Return the command that opens a site while the other is closed, if one would succeed now."""
+        # Messages that only this site has refuse an unfence, although it may have served last.
+        commands = ((UNFENCE, self.opened.other(site)), (ACTIVATE, site))
+        ready = (
+            f"`dr-ctl {operation} {site}`"
+            for operation, to in commands
+            if self.verdict(operation, to).code is ExitCode.OK
         )
-        return next(taken, None)
+        return next(ready, None)
 
     def _needed(
         self, spec: Spec, needs: tuple[str, ...], exposure: LossBound | None
     ) -> tuple[Spec, tuple[str, ...], Decision]:
-        """Add the options that a person may grant, until the command would go on or never would."""
+        """Add the options that a person may grant, until the command would succeed, or no option helps."""
         decided = Request(spec, self.opened, exposure).decide(self.snapshot)
         if not isinstance(decided, Refusal):
             return spec, needs, decided
         id_, errors = decided.findings[0].id, [error for error in decided.findings if error.severity is Severity.ERROR]
         doubles = None
         if spec.accept_duplicates is None and exposure is None and all(error.duplicates for error in errors):
-            doubles = str(sum(error.duplicates for error in errors))  # a planned move, refused for these alone
+            doubles = str(sum(error.duplicates for error in errors))  # a planned move, refused only for these
         elif spec.accept_duplicates is None and exposure is not None and id_ == "DR-LOSS-005":
             doubles = exposure.now().quoted()[1]
-        # The rest is judged with any figure: the loss of a silent site grows meanwhile.
+        # Any figure is accepted for the rest, because the loss of a silent site grows meanwhile.
         if doubles is not None:
             spec = replace(spec, accept_duplicates=_anything(doubles))
             needs = (*needs, f"--accept-duplicates {doubles}")
@@ -159,7 +161,7 @@ class Assessment:
         return self._needed(spec, needs, exposure)
 
     def exposure(self, lost: str) -> LossBound:
-        """Return the price of a failover from this site, as the site was seen."""
+        """Return the bounds of a failover from this site, by the reading."""
         key = lost, self.snapshot.roles[lost]
         if key not in self.exposures:
             self.exposures[key] = LossBound(self.opened, lost, None, once=True)
@@ -167,7 +169,7 @@ class Assessment:
         return self.exposures[key]
 
     def if_lost(self, site: str) -> LossBound:
-        """Return the price of a failover, had that site been lost by now."""
+        """Return the bounds of a failover, if that site were lost now."""
         return (self if self.snapshot.roles[site] is Role.DOWN else self._without(site)).exposure(site)
 
     def _without(self, site: str) -> Assessment:
@@ -237,10 +239,10 @@ class Assessment:
         return any(spec.target in (debt.lost_site, debt.kept_at) for debt in self.snapshot.debts)
 
     def _alive(self, spec: Spec, findings: Sequence[Finding]) -> Verdict:
-        """Refuse beside a site that lives, with the answer of the command if that site were lost."""
+        """Refuse because the other site is alive, with the answer of the command if that site were lost."""
         lost = self.opened.other(spec.target)
         role = self.snapshot.roles[lost]
-        if lost == self.without:  # a node that the settings do not name would live on
+        if lost == self.without:  # an unnamed node of it may live
             return _verdict(spec, f"refused as {findings[0].text}", findings)
         assessment = self._without(lost)
         then = assessment.verdict(FAILOVER, spec.target)
@@ -251,14 +253,14 @@ class Assessment:
 
 
 def besides(findings: Sequence[Finding], lost: str) -> tuple[Finding, ...]:
-    """Leave out the findings that only report that a site taken for lost does not answer."""
+    """Leave out findings that only report the silence of a lost site."""
     return tuple(
         finding for finding in findings if finding.id != "DR-SITE-001" or not finding.text.startswith(f"{lost}/")
     )
 
 
 def default_target(snapshot: Snapshot, operation: str) -> str | None:
-    """Return the default target of an operation: the site that waits, else a site that does not serve."""
+    """Return the default target of an operation: the standby, else a site that does not serve."""
     serving = sites_serving(snapshot)
     others = [site for site in snapshot.roles if site not in serving[:1]]
     waiting = next((site for site in others if snapshot.roles[site] is Role.STANDBY), None)
@@ -283,8 +285,8 @@ def _anything(quoted: str) -> int | Literal["unknown"]:
 
 
 def headline(assessment: Assessment, site: str, away: Collection[OutageStart], now: datetime) -> str:
-    """Write the price of a loss of the site now, and since when its links in `away` are down. The headline is empty if
-    no monitor has looked and all links are attached."""
+    """Write the bounds of a loss of the site now, and since when its links in `away` are down; empty if no monitor has
+    read the site and all links are attached."""
     bounds = assessment.if_lost(site).now()
     cost = f"if {site} died now: {bounds_text(document(bounds))}"
     if (read_at := bounds.lost.read_at) is not None:
@@ -292,7 +294,7 @@ def headline(assessment: Assessment, site: str, away: Collection[OutageStart], n
     if not away:
         return cost if read_at is not None else ""
     since = [since.at for since in away if since.at is not None]
-    when = f"since {min(since)}" if len(since) == len(away) else "for a time that nobody knows"
+    when = f"since {min(since)}" if len(since) == len(away) else "for an unknown time"
     return f"nothing has reached {assessment.opened.other(site)} {when}; {cost}"
 
 
@@ -302,40 +304,40 @@ def differing(
     """Report that the sites differ by more than the messages under way, by this reading, else by the history."""
     move = Move(Spec(SWAPOVER, opened.other(site)), site, {})
     findings = [finding for check in opened.topology.recipe.checks(snapshot, move) for finding in check.found]
-    own = [replace(finding, severity=Severity.WARNING) for finding in findings if finding.id == "DR-PARITY-001"]
-    return own or by_history
+    by_reading = [replace(row, severity=Severity.WARNING) for row in findings if row.id == "DR-PARITY-001"]
+    return by_reading or by_history
 
 
 def planned_as_if_lost(opened: OpenInstallation, asked: Spec, lost: str) -> Result:
-    """Decide as if no port of that site answered. Losses that a person would have to accept are shown."""
+    """Decide as if every port of that site refused, and show the loss that a person would have to accept."""
     opened.installation.must_know(lost)
     if asked.operation != FAILOVER or lost == asked.target:
         remedy = f"As in `dr-ctl plan failover --to {opened.other(lost)} --as-if-lost {lost}`."
         raise UsageError(f"--as-if-lost {lost}: is for a failover to the other site", remedy=remedy)
     request = Request.of(asked, opened)
     assert request.exposure is not None  # a failover has one
-    looked: Snapshot = opened.topology.observe()
-    snapshot = looked.as_if_lost(lost)
-    supposed = looked.roles[lost] is not Role.DOWN
+    reading: Snapshot = opened.topology.observe()
+    snapshot = reading.as_if_lost(lost)
+    supposed = reading.roles[lost] is not Role.DOWN
     request.exposure.saw(snapshot, supposed=supposed)
     decided = request.decide(snapshot)
     if isinstance(decided, Refusal) and decided.plan is not None:
         decided = decided.plan
     refused = request.exposure.refused_today(asked)
     bounds = request.exposure.now()
-    findings = [found("DR-PLAN-002", lost=lost, role=looked.roles[lost].value, target=asked.target)]
-    findings += differing(opened, looked, lost, request.exposure.differ())
+    findings = [found("DR-PLAN-002", lost=lost, role=reading.roles[lost].value, target=asked.target)]
+    findings += differing(opened, reading, lost, request.exposure.differ())
     if refused is not None:
         findings.append(refused)
-    data = plans.PlanData(bounds=bounds, as_if_lost=lost, role=looked.roles[lost])
+    data = plans.PlanData(bounds=bounds, as_if_lost=lost, role=reading.roles[lost])
     if not isinstance(decided, Plan):
         word = "nothing to do" if isinstance(decided, AlreadyThere) else "not possible"
         why = decided.text if isinstance(decided, AlreadyThere) else _first(decided)
         code = ExitCode.OK if isinstance(decided, AlreadyThere) else ExitCode.PRECHECK_FAILED
         summary = f"as if {lost} was lost: a failover to {asked.target} is {word}: {why}"
         return Result(code, summary, [*decided.findings, *findings], data)
-    own = [finding for finding in besides(decided.findings, lost) if finding.id != "DR-PARITY-001"]
-    plan = replace(decided, as_if_lost=lost, findings=(*own, *findings))
+    others = [finding for finding in besides(decided.findings, lost) if finding.id != "DR-PARITY-001"]
+    plan = replace(decided, as_if_lost=lost, findings=(*others, *findings))
     exposure = bounds_text(document(bounds))
     summary = f"as if {lost} was lost: {len(plan.steps)} steps to {asked.target}; {exposure}"
     text = f"loss bound, if {lost} was lost now: {exposure}"

@@ -85,7 +85,7 @@ def init(
             remedy = "Name the brokers' management addresses, or --topology ID for its example: see --help."
             raise UsageError("no address and no topology was named", remedy=remedy)
         return application.init.write_example(topology, out)
-    begun = application.init.begin(session, application.init.Wanted(urls, out, name, username, topology, ca))
+    begun = application.init.begin(session, application.init.InitRequest(urls, out, name, username, topology, ca))
     if not out.exists():
         return begun
     return application.init.with_verdict(

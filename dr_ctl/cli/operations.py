@@ -38,7 +38,7 @@ def plan(
     planned = application.run.plan(session, asked, as_if_lost)
     if out is not None and planned.plan is not None and planned.code is ExitCode.OK:
         application.plans.save(planned.plan, out)
-    return application.estimates.beside_plan(session.installation(), planned)
+    return application.estimates.add_estimate(session.installation(), planned)
 
 
 @command(app, "plan approve", example="plan approve plan.json --key ~/.ssh/id_ed25519")

@@ -13,7 +13,7 @@ from dr_ctl.cli.output import finding_text, folded
 from dr_ctl.cli.plans import plan_text
 from dr_ctl.core.notation import line, page
 from dr_ctl.engine.executor import Answer
-from dr_ctl.engine.operations import ALONE, AT_SOURCE, FAILBACK, REINSTATE
+from dr_ctl.engine.operations import AT_SOURCE, FAILBACK, REINSTATE, SINGLE_STEPS
 from dr_ctl.engine.plan import Plan, PlannedStep
 
 T = TypeVar("T")
@@ -22,7 +22,7 @@ T = TypeVar("T")
 def _question(plan: Plan) -> tuple[str, str]:
     operation = plan.spec.operation
     named = plan.source if operation in AT_SOURCE else plan.target
-    if operation in ALONE:
+    if operation in SINGLE_STEPS:
         what = f"{operation.capitalize()} {'of' if operation in AT_SOURCE else 'to'} {named}"
     elif operation == REINSTATE:
         what = f"Reinstate {named}"

@@ -117,7 +117,7 @@ def _lacking(state: Status, broker: BrokerSnapshot) -> str | None:
     link = next((link for link in state.links if (link.site, link.pair) == (broker.site, broker.pair)), None)
     others = (other for other in state.snapshot.brokers if other.site != broker.site)
     peer = next((other for other in others if other.pair == broker.pair), None)
-    if link is None or not link.outflow or link.messages_alone or peer is None or peer.silent is not None:
+    if link is None or not link.outflow or link.without_acks or peer is None or peer.silent is not None:
         return None
     depths = [(depth, peer.depths.get(name, 0)) for name, depth in broker.depths.items()]
     messages = total(None if None in both else max(0, (both[0] or 0) - (both[1] or 0)) for both in depths)

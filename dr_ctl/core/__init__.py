@@ -1,1 +1,1 @@
-"""The words everything else is written in: sites, roles, findings, exit codes, errors, time. Standard library only."""
+"""The terms that every other package uses: sites, roles, findings, exit codes, errors, time. Standard library only."""

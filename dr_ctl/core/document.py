@@ -1,5 +1,4 @@
-"""Results are their own documents: the class of a result says how its JSON is written and read back, and which JSON
-Schema describes it.
+"""Converts results to JSON documents and back. The class of a result defines both, and its JSON Schema.
 
 Pydantic understands the metadata that `key` gives a field. Only commands that make schemas or read documents back load
 pydantic; writing a document does not need it.
@@ -24,16 +23,16 @@ if TYPE_CHECKING:
 else:
 
     class derived(property):  # noqa: N801 - as `property`
-        """A property that stands in the document, behind the fields."""
+        """A property that the document has after the fields."""
 
 
 T = TypeVar("T")
-HIDDEN: Final[Mapping[str, Any]] = {"exclude": True}  # of a field that does not stand in the document
+HIDDEN: Final[Mapping[str, Any]] = {"exclude": True}  # of a field that the document does not have
 MOMENT: Final[Mapping[str, Any]] = {"description": "ISO 8601, in UTC"}
 
 
 def stamp(at: datetime) -> str:
-    """Write a moment as every file and document of dr-ctl does: ISO 8601, UTC, milliseconds."""
+    """Write a time as in every file and document of dr-ctl: ISO 8601, UTC, milliseconds."""
     return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -62,7 +61,7 @@ def optional(description: str | None = None, **how: Any) -> Any:
 
 @cache
 def _keys(of: Any) -> tuple[tuple[str, str, Mapping[str, Any]], ...]:
-    """Return the attributes of a class that stand in its document, each with its key and its metadata."""
+    """Return the attributes of a class that its document has, each with its key and its metadata."""
     listed = [(member.name, member.metadata) for member in fields(of) if not member.metadata.get("exclude")]
     shown = ((how.get("of", name), how.get("alias", name), how) for name, how in listed)
     return (*shown, *((name, name, {}) for name in derived_of(of)))
@@ -75,7 +74,7 @@ def derived_of(of: type) -> Mapping[str, property]:
 
 
 def document(value: object) -> Any:
-    """Convert a value to what JSON can hold."""
+    """Convert a value to JSON types."""
     if isinstance(value, Enum):
         return value.value
     if value is None or isinstance(value, str | int | float):
@@ -109,13 +108,13 @@ def document(value: object) -> Any:
 
 @cache
 def _adapter(of: Any) -> TypeAdapter[Any]:
-    from pydantic import TypeAdapter  # noqa: PLC0415 - what reads nothing back does without it
+    from pydantic import TypeAdapter  # noqa: PLC0415 - only reading back needs it
 
     return TypeAdapter(of)
 
 
 def read(kind: type[T], row: object) -> T:
-    """Make the value that a document describes; raises ValueError saying what does not fit."""
+    """Make the value of a document; raises ValueError with the reasons if it does not fit."""
     from pydantic import ValidationError  # noqa: PLC0415 - as above
 
     of: Any = kind
@@ -128,7 +127,7 @@ def read(kind: type[T], row: object) -> T:
 
 
 def read_file(kind: type[T], path: Path) -> T | None:
-    """Make the value that a file describes; returns None without a file, or for one that describes no such value."""
+    """Make the value of a file; return None without a file, or if it does not fit."""
     try:
         return read(kind, of_file(path))
     except ValueError:
@@ -139,7 +138,7 @@ def read_file(kind: type[T], path: Path) -> T | None:
 
 
 def of_file(path: Path) -> Mapping[str, Any] | None:
-    """Read the JSON object of a file; returns None without a file, or for one that holds no object."""
+    """Read the JSON object of a file; return None without a file, or without an object in it."""
     try:
         row = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError):

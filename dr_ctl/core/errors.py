@@ -3,19 +3,19 @@
     DrCtlError
     ├── UsageError          fix the arguments or the settings file        (2)
     ├── EnvironmentFault    this machine lacks something or a file fails   (1)
-    ├── BrokerError         a broker did not answer as asked: a finding    (never the end by itself)
-    │   ├── Unreachable         nobody listens, or no way there
-    │   ├── TimedOut            no answer in time: it may have happened
-    │   ├── LoginRefused        the login was refused: ends all further calls to that broker
-    │   ├── Throttled           it asks for patience
+    ├── BrokerError         a broker did not answer as asked: a finding    (does not end a command)
+    │   ├── Unreachable         nobody listens, or no route
+    │   ├── TimedOut            no answer in time: a change may have had its effect
+    │   ├── LoginRefused        the login was refused: no further call to that broker
+    │   ├── Throttled           its console limits the rate of logins
     │   ├── Sick                the process lives, its management does not
     │   ├── StartingOrEnding    it is starting or ending: a later reading says more
     │   ├── Passive             another node of that broker is active, or none is
-    │   ├── TooOld              its version does not tell what has to be known
-    │   └── …                   the ways of one management protocol, beside it
-    └── Stopped             a signal asked for the end of a wait           (130, 143)
+    │   ├── TooOld              its version lacks data that dr-ctl needs
+    │   └── …                   errors of one management protocol, in its package
+    └── Stopped             a signal ended a wait                          (130, 143)
 
-A broker's failure leaves the layer that met it as a view or an outcome, not as an exception that ends the command.
+A broker's failure becomes a view or an outcome where it occurs, not an exception that ends the command.
 """
 
 import errno
@@ -27,11 +27,11 @@ from typing import ClassVar, Final
 from dr_ctl.core.model import ExitCode
 
 NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
-# The errors by which this machine or its disks refuse something are no defect of dr-ctl.
+# Errors of this machine or its disks, which are no defect of dr-ctl.
 OF_MACHINE: Final = frozenset(
     (*NO_ROOM, errno.EROFS, errno.EACCES, errno.EPERM, errno.EFBIG, errno.EIO, errno.EMFILE, errno.ENFILE)
 )
-# Errors from reading a document of unknown origin: endless numbers, endless nesting.
+# Errors from reading a document of unknown origin.
 UNREADABLE: Final = (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError)
 
 
@@ -53,12 +53,12 @@ class UsageError(DrCtlError):
 
 
 @contextmanager
-def writing(where: object, remedy: str = "Name a file that can be written.") -> Iterator[None]:
-    """A file that cannot be written in this block is a wrong argument."""
+def writing(path: object, remedy: str = "Name a file that can be written.") -> Iterator[None]:
+    """Raise `UsageError` for a file that cannot be written in this block."""
     try:
         yield
     except OSError as problem:
-        raise UsageError(f"{where}: {problem.strerror or problem}", remedy=remedy) from problem
+        raise UsageError(f"{path}: {problem.strerror or problem}", remedy=remedy) from problem
 
 
 class EnvironmentFault(DrCtlError):
@@ -67,8 +67,8 @@ class EnvironmentFault(DrCtlError):
 
 
 class BrokerError(DrCtlError):
-    """A broker did not answer as asked; a changing request may have taken effect all the same. `is_local` says that the
-    reason lies in the settings or on this machine, `shows_life` that management answered, so something runs there."""
+    """A broker did not answer as asked; a change may have taken effect. `is_local` says that the settings or this
+    machine are the reason, `shows_life` that the management answered, so that something runs there."""
 
     is_local: ClassVar[bool] = False
     shows_life: bool = False
@@ -76,7 +76,7 @@ class BrokerError(DrCtlError):
 
 
 class Unreachable(BrokerError):
-    """Nobody listens at the address, or there is no way there. `refused` is true when the port itself said no."""
+    """Nobody listens at the address, or there is no route. `refused` is true if the port refused the connection."""
 
     remedy = "Start the broker if it does not run; its console has to be bound to an address that this machine reaches."
 
@@ -110,12 +110,12 @@ class StartingOrEnding(BrokerError):
 
 
 class Passive(BrokerError):
-    """A waiting node answered, which has no listeners, no queues and no figures of the broker. `at` lists the addresses
-    at which the nodes meet, as far as the node tells them."""
+    """A passive node answered, which has no listeners, no queues and no figures of the broker. `at` lists the addresses
+    of the nodes for each other, if the node shows them."""
 
     is_local = True
     shows_life = True
-    remedy = "Name every node of that broker under `nodes:`; `dr-ctl validate` says then which is active."
+    remedy = "Name every node of that broker under `nodes:`; `dr-ctl validate` then shows which is active."
 
     def __init__(self, text: str, *, at: tuple[str, ...] = ()) -> None:
         super().__init__(text)

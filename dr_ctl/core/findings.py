@@ -1,6 +1,6 @@
 """The catalogues of findings, by their ids (`findings.toml`), and of exit codes (`exit_codes.toml`).
 
-`found` makes a finding from its catalogue and the values seen. Help, `explain`, the report, README, docs and the list
+`found` makes a finding from the catalogue and the values read. Help, `explain`, the report, README, docs and the list
 of checks use both catalogues.
 """
 
@@ -18,21 +18,21 @@ NO_UNDO: Final = "No undo is needed: a broker is not changed."
 
 
 class Tone(Enum):
-    """The kinds of an end: the state was reached, with or without a price, nothing moved, or somebody has to act."""
+    """The kinds of an end: the state was reached, with or without a cost, nothing moved, or somebody has to act."""
 
     GOOD = "good"
     COST = "cost"
-    """No exit code has this tone: the figures of the result show that a reached state has a price."""
+    """No exit code has this tone: the figures of the result show the cost of the reached state."""
     UNDONE = "undone"
     BAD = "bad"
-    OPEN = "open"  # the tone of a run that has not ended, which no exit code has
+    OPEN = "open"  # for a run that has not ended; no exit code has this tone
 
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
     """The texts of an exit code. `brief` is the line of the help, `what` the sentence of report and docs, `elsewhere`
-    the meaning for commands that make no run. `do` names the command to type, `costs` the effect and price of that
-    command, `undo` says whether the effect can be undone."""
+    the meaning for commands without a run. `do` names the command to type, `costs` its effect and cost, `undo` says
+    whether the effect can be undone."""
 
     tone: Tone
     brief: str
@@ -51,8 +51,8 @@ def meanings() -> Mapping[ExitCode, Meaning]:
 
 
 class Case(NamedTuple):
-    """`text` and `remedy` have {places} for the values seen; `page` is the answer of `check`, and `always` says that it
-    counts in a maintenance too."""
+    """`text` and `remedy` have {placeholders} for the values read; `page` is the answer of `check`, and `always` says
+    that it counts in a maintenance too."""
 
     text: str
     remedy: str
@@ -64,8 +64,8 @@ class Case(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class FindingKind:
     """`cases` are the ways in which the finding occurs, by name; the general case has no name. `what` describes the
-    finding in general, `do` the remedy, `costs` and `undo` the price of that remedy; `check` is the name under which
-    `validate` lists the finding, empty where `validate` does not."""
+    finding in general, `do` the remedy, `costs` and `undo` the cost of that remedy; `check` is its name in `validate`,
+    empty for a finding that `validate` does not list."""
 
     id: str
     cases: Mapping[str, Case]
@@ -114,7 +114,7 @@ def _texts(table: Mapping[str, Any]) -> dict[str, str]:
 
 
 class _Name(str):
-    """The name of a value, or of an attribute of it, in capitals. The peer's attributes are called another's."""
+    """The name of a value, or of an attribute of it, in capitals; the peer's attributes begin with OTHER_."""
 
     __slots__ = ()
 
@@ -128,7 +128,7 @@ class _Names(dict[str, str]):
 
 
 def _in_general(template: str) -> str:
-    """Make the general sentence of a case: each place for a value shows the name of that value in capitals."""
+    """Make the general sentence of a case, with the names of the values in capitals."""
     text = template.format_map(_Names())
     first = text[:1] if text.startswith("dr-ctl") else text[:1].upper()
     return first + text[1:] + ("" if text.endswith((".", "?")) else ".")
@@ -145,9 +145,8 @@ def found(
     accepted: bool | None = None,
     **seen: Any,
 ) -> Finding:
-    """Make the finding of that id, or of one of its cases ("DR-LINK-004.kept_out"), from the values seen. `text` and
-    `remedy` replace those of the case where another layer has worded them already. A finding that a person may accept
-    is a warning once it is `accepted`, and an error before, whatever its kind says."""
+    """Make the finding of that id, or of one of its cases ("DR-LINK-004.kept_out"), from the values read. `text` and
+    `remedy` replace those of the case. `accepted` makes the finding a warning if True, and an error if False."""
     id_, _, name = key.partition(".")
     kind = catalogue()[id_]
     case = kind.cases[name]

@@ -1,5 +1,5 @@
-"""Facts of this machine: its identity, its start, its processes and memory, and the parts that it may lack (Java,
-Python packages), each with the command that installs it."""
+"""Facts of this machine: its identity, its start, its processes and memory, and software that may be missing (Java,
+Python packages), with the command that installs it."""
 
 import ctypes
 import hashlib
@@ -18,8 +18,7 @@ from dr_ctl.core.model import ExitCode
 
 MACHINE: Final = Path("/etc/machine-id")
 BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
-# Of mallopt(3), where the C library has it. By default memory freed in a thread's arena stays there, and large blocks
-# move to where they cannot be given back. A monitor does not need that speed.
+# Options of mallopt(3). By default the C library keeps freed memory for speed, which a monitor does not need.
 _ARENAS: Final = (-8, 1)
 _MAPPED_FROM: Final = (-3, 128 * 1024)
 _TRIMMED_FROM: Final = (-1, 128 * 1024)
@@ -41,7 +40,7 @@ _JAVA: Final = "`apt-get install openjdk-17-jre-headless` (Debian) or `dnf insta
 
 
 def shipped(name: str) -> Path:
-    """Find what came with dr-ctl beside its code: in the wheel, or beside the sources."""
+    """Return a folder that is part of dr-ctl: in the wheel, or beside the sources."""
     package = Path(__file__).parents[1]
     packaged = package / f"_{name}"
     return packaged if packaged.exists() else package.parent / name
@@ -54,7 +53,7 @@ def machine_id() -> str:
 
 
 def boot_id() -> str:
-    """Return the id of this start of the machine, which a copy of its disk lacks; empty for a machine without one."""
+    """Return the id of the machine's present boot; empty for a machine without one."""
     return _read(BOOT)
 
 
@@ -66,7 +65,7 @@ def _read(path: Path) -> str:
 
 
 def process_lives(pid: int) -> bool:
-    """Say whether a process of that number runs on this machine, whoever's."""
+    """Say whether a process with this number runs on this machine, of any user."""
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
@@ -77,7 +76,7 @@ def process_lives(pid: int) -> bool:
 
 
 def give_back() -> None:
-    """Let the C library and Arrow return what was freed. Only before Arrow is loaded and threads begin."""
+    """Let the C library and Arrow return freed memory; to be called before Arrow is loaded and threads start."""
     # Arrow's own allocator keeps what was freed.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     if (mallopt := getattr(ctypes.CDLL(None), "mallopt", None)) is not None:
@@ -111,7 +110,7 @@ def no_java(what_for: str, instead: str = "") -> PartMissing:
 
 
 def without(error: ModuleNotFoundError) -> PartMissing | None:
-    """Return the fault for a package that dr-ctl does much without; None for a defect, the lack of another module."""
+    """Return the error for a missing optional package; None for any other module, which is a defect."""
     package = _PACKAGES.get((error.name or "").partition(".")[0])
     if package is None:
         return None
@@ -124,7 +123,7 @@ def without(error: ModuleNotFoundError) -> PartMissing | None:
 
 
 def missing(module: str) -> PartMissing | None:
-    """Return the fault of `without` if a package is not installed, without importing the package."""
+    """Return the error of `without` if a package is not installed, without importing it."""
     return None if _is_installed(module) else without(ModuleNotFoundError(name=module))
 
 
@@ -136,7 +135,7 @@ def _is_installed(module: str) -> bool:
 
 
 def _installing(packages: Sequence[str]) -> str:
-    """Return the command that installs packages beside dr-ctl, wherever dr-ctl itself is installed."""
+    """Return the command that installs packages in the environment of dr-ctl."""
     wanted = shlex.join(map(_requirement, packages))
     place = Path(sys.prefix)
     if place.parent.name == "venvs" and place.parent.parent.name == "pipx":

@@ -1,4 +1,4 @@
-"""Sites' roles, findings and exit codes: the nouns that every layer shares."""
+"""Sites' roles, findings and exit codes, which every layer uses."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from dr_ctl.core.document import HIDDEN, key
 if TYPE_CHECKING:
     Json = str | int | float | bool | None | list["Json"] | dict[str, "Json"]
 else:
-    Json = Any  # a recursive alias is nothing that values could be checked against
+    Json = Any  # values cannot be checked against a recursive alias
 
 
 K = TypeVar("K")
@@ -36,23 +36,23 @@ class Severity(Enum):
 
 
 MARKS: Final = {Severity.ERROR: "!!", Severity.WARNING: " !", Severity.INFO: "  "}
-"""What stands before a finding on the screen: told apart without colours."""
+"""The mark before a finding on the screen, which works without colours."""
 
 
 class RefusalScope(Flag):
-    """The requests that an error refuses although a site is lost or the request is a single step; others pass there."""
+    """The requests that an error refuses although a site is lost, or the request is a single step."""
 
     NONE = 0
     FAILOVER = auto()
     SINGLE_STEP = auto()
     RESTART = auto()
     EXPECTED_WHEN_LOST = auto()  # every loss of a site brings the error: a failover does not report it
-    FENCING = auto()  # a fence alone is refused
+    FENCING = auto()  # a single fence is refused
     WHERE_IT_SERVES = auto()  # a target that serves already is reported with the error as a warning
 
 
 class Health(Enum):
-    """The answers of `check` alone, in the order of the exit codes by which monitoring systems read them."""
+    """The answers of `check`, in the order of its exit codes for monitoring systems."""
 
     OK = "ok"
     WARNING = "warning"
@@ -65,16 +65,15 @@ class Health(Enum):
 
     @property
     def rank(self) -> int:
-        """Rank the answers: a certain fault is worse than a broker that could not be asked."""
+        """The rank of an answer: a certain fault is worse than a broker that could not be read."""
         return (Health.OK, Health.WARNING, Health.UNKNOWN, Health.CRITICAL).index(self)
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A fact worth a person's attention, with a remedy. `more` are further lines; a line break inside `text` comes from
-    a name. `page` is the answer of `check` to the finding, None where no monitor may wake anybody, and `always` lets
-    the answer stand in a maintenance too. A person who accepts so many `duplicates`, where not zero, lets the finding
-    pass."""
+    """A fact worth a person's attention, with a remedy. `more` are further lines. `page` is the answer of `check` to
+    the finding, None if a monitor must not wake anybody, and `always` keeps that answer during a maintenance. If
+    `duplicates` is not zero, the finding passes if a person accepts so many."""
 
     id: str
     severity: Severity

@@ -1,7 +1,7 @@
 """The services that a process takes from its system: time, waits, background work, connections to other machines.
 
-All of them stand behind one port, so that a simulation can replace the system and tests never sleep. No other module
-sleeps, waits or starts a thread, except a server that others ask.
+All of them are behind one port, so that a simulation can replace the system and tests never sleep. No other module
+sleeps, waits or starts a thread, except servers.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ __all__ = ("boottime_s", "stamp")
 
 
 class Event(Protocol):
-    """Something that happens once, until it is taken back."""
+    """A flag that threads can wait for."""
 
     def set(self) -> None: ...
     def clear(self) -> None: ...
     def is_set(self) -> bool: ...
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the event has happened, for so many seconds at most; returns whether it has."""
+        """Wait until the flag is set, at most for this time; return whether it is."""
 
 
 class Mutex(AbstractContextManager[bool], Protocol):
-    """A lock that one thread at a time may hold, for a block or without one."""
+    """A lock that one thread at a time may hold."""
 
     def acquire(self, blocking: bool = True) -> bool: ...
     def release(self) -> None: ...
@@ -56,7 +56,7 @@ class BackgroundTask(Protocol[T_co]):
     """Work that goes on in the background."""
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Wait for the end of the work, for so many seconds at most; returns whether the work has ended."""
+        """Wait for the end of the work, at most for this time; return whether it has ended."""
 
     def result(self) -> T_co:
         """Wait for the end of the work; returns its value, or raises its error."""
@@ -68,13 +68,13 @@ class Stream(Protocol):
     def send(self, data: bytes, within_s: float) -> None: ...
 
     def receive(self, within_s: float) -> bytes | None:
-        """Return the next bytes: none at the end of the stream, None if none came in time."""
+        """Return the next bytes: empty at the end of the stream, None if none arrived in time."""
 
     def close(self) -> None: ...
 
 
 class NetworkAccess(Protocol):
-    """Connections to other machines, and programs, that a simulation gives in place of this machine's own."""
+    """Connections to other machines, and programs, of a simulation."""
 
     def adapter(self) -> BaseAdapter:
         """Return the adapter that carries HTTP requests."""
@@ -83,7 +83,7 @@ class NetworkAccess(Protocol):
         """Raises OSError: ConnectionRefusedError where nobody listens there."""
 
     def program(self, words: Sequence[str], folder: Path) -> Callable[[], int] | None:
-        """Return the function that stands for a command and returns its exit code; None to run the command itself."""
+        """Return a function that replaces a command and returns its exit code; None to run the command."""
 
 
 class System(Protocol):
@@ -92,10 +92,10 @@ class System(Protocol):
     wires: NetworkAccess | None
 
     def now(self) -> datetime:
-        """Say the wall-clock time, in UTC: for people and file names, never for order."""
+        """Return the wall-clock time, in UTC: for people and file names, never for order."""
 
     def monotonic(self) -> float:
-        """Seconds that only grow, while the machine sleeps too: for every duration and deadline."""
+        """Return seconds that only grow, also while the machine sleeps: for every duration and deadline."""
 
     def sleep(self, seconds: float) -> None:
         """Let time pass."""
@@ -108,7 +108,7 @@ class System(Protocol):
         """Start work in the background; the end of the process does not wait for the work."""
 
 
-# This clock goes on while the machine sleeps, if the system has such a clock: a lock runs out meanwhile.
+# This clock goes on while the machine sleeps, if the system has such a clock, because a lock expires meanwhile.
 _GROWING: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
@@ -163,7 +163,7 @@ class _Threaded(Generic[T]):
     def __init__(self, work: Callable[[], T], name: str) -> None:
         self._job = _Job(work)
         self._asked = False
-        # The thread holds the job alone, so that nobody has this any more once nobody can ask for the result.
+        # The thread refers only to the job, so that this object is deleted once no caller can ask for the result.
         self._thread = threading.Thread(target=self._job.do, name=name, daemon=True)
         self._thread.start()
 
@@ -193,7 +193,7 @@ def system() -> System:
 @contextmanager
 def running_on(other: System) -> Iterator[None]:
     """Let the whole process run on another system for the block."""
-    global _system  # noqa: PLW0603 - there is one, as there is one `time`
+    global _system  # noqa: PLW0603 - a process has one system
     before, _system = _system, other
     try:
         yield
@@ -206,7 +206,7 @@ def in_background(work: Callable[[], T], name: str) -> BackgroundTask[T]:
 
 
 def in_parallel(works: Iterable[Callable[[], T]], name: str, *, most: int) -> list[T]:
-    """Do all works side by side, so many at a time at most. The first error is raised after all have ended."""
+    """Do all works in parallel, at most `most` at a time; raise the first error after all have ended."""
     waiting = [_Job(work) for work in works]
     todo = iter(waiting)
 
@@ -224,11 +224,11 @@ def in_parallel(works: Iterable[Callable[[], T]], name: str, *, most: int) -> li
 
 
 def all_ended(works: Sequence[BackgroundTask[Any]], within_s: float) -> bool:
-    """Wait until all works have ended, for so long at most; returns whether they have."""
+    """Wait until all works have ended, at most for this time; return whether they have."""
     until = _system.monotonic() + within_s
     return all(work.wait(max(0.0, until - _system.monotonic())) for work in works)
 
 
 def boottime_s() -> float:
-    """Return seconds that only grow, while the machine sleeps too, as a lock's time does."""
+    """Return seconds that only grow, also while the machine sleeps, as a lock's time does."""
     return system().monotonic()

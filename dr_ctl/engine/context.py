@@ -1,5 +1,5 @@
-"""The services of a run to a driver that applies a step: every call is written down first, and the time that clients
-are out counts against `--max-outage`.
+"""The services of a run to a driver that applies a step: the journal records every call first, and the outage counts
+against `--max-outage`.
 
 The first SIGINT or SIGTERM asks for a safe end, the second ends at once. SIGHUP never stops a run.
 """
@@ -33,26 +33,26 @@ class StopAtOnce(BaseException):
 
 class StopRequest:
     def __init__(self) -> None:
-        self._asked = system().event()
+        self._requested = system().event()
         self._question_open = False
-        self._over = False
+        self._disarmed = False
         self.signum: int | None = None
 
     def ask(self, signum: int) -> None:
-        """Note the first signal. Raises `StopAtOnce` on the second, `Stopped` where it answers a question."""
-        if self._over:
+        """Record the first signal. Raises `StopAtOnce` on the second, `Stopped` if it ends a question."""
+        if self._disarmed:
             self.signum = self.signum or signum
             return
         if self.signum is not None:
             raise StopAtOnce(signum)
         self.signum = signum
-        self._asked.set()
+        self._requested.set()
         if self._question_open:
             raise Stopped(signum)
 
     def disarm(self) -> None:
-        """Only note signals from here on: the run has ended, and its result is being written."""
-        self._over = True
+        """Only record signals from here on: the run has ended, and its result is being written."""
+        self._disarmed = True
 
     @contextmanager
     def interruptible(self) -> Iterator[None]:
@@ -72,15 +72,15 @@ class StopRequest:
             yield
 
     def asked(self) -> bool:
-        return self._asked.is_set()
+        return self._requested.is_set()
 
     def wait(self, seconds: float) -> bool:
-        """Let time pass, less if a stop is asked for; returns whether one was."""
-        return self._asked.wait(seconds)
+        """Wait, at most until a stop is requested; return whether one was."""
+        return self._requested.wait(seconds)
 
 
 def stop_request() -> StopRequest:
-    """Route the signals of this process to a new request, from here on."""
+    """Handle the signals of this process by a new request."""
     request = StopRequest()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda signum, _frame: request.ask(signum))
@@ -90,8 +90,8 @@ def stop_request() -> StopRequest:
 
 
 @contextmanager
-def handlers_kept() -> Iterator[None]:
-    """Put the handlers of signals back at the end of the block."""
+def restored_handlers() -> Iterator[None]:
+    """Restore the signal handlers at the end of the block."""
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE)
     before = [(number, signal.getsignal(number)) for number in numbers]
     try:
@@ -101,21 +101,21 @@ def handlers_kept() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-_RATE_OVER_S: Final = 2.0
+_RATE_WINDOW_S: Final = 2.0
 _SHOW_EVERY_S: Final = 0.2
 _SLICE_S: Final = 0.5
-_ALL_FOR_S: Final = 60.0
-_THEN_EVERY_S: Final = 1.0
+_ALL_SAMPLES_S: Final = 60.0
+_SAMPLE_EVERY_S: Final = 1.0
 
 
-class OutTooLong(Exception):
-    """Clients have been out for longer than was allowed, and all can still be undone."""
+class OutageTooLong(Exception):
+    """Clients have been out for longer than permitted, and the run can still be undone."""
 
 
 class Outage:
     """The time that a run has kept clients out, from the first call of its fence, and the limit of that time. A resumed
-    run counts the time since its predecessor's fence too, but has the whole limit anew; otherwise a late resume could
-    only undo. The outage of a lost site is not `known`: it began with the loss, at a moment that nobody wrote down."""
+    run counts the time since its predecessor's fence too, but has the whole limit again; otherwise a late resume could
+    only undo. The start of a lost site's outage is not known: nobody recorded the loss."""
 
     def __init__(self, journal: Journal, limit_s: float | None, *, start_known: bool) -> None:
         self.limit_s, self._start_known = limit_s, start_known
@@ -180,7 +180,7 @@ class JournalledStep(StepContext):
     def sample(self, evidence: Mapping[str, Json]) -> None:
         """Write every sample for a minute, then one a second: a wait may last for hours."""
         now = self.monotonic()
-        if now - self._began > _ALL_FOR_S and now - self._sampled < _THEN_EVERY_S:
+        if now - self._began > _ALL_SAMPLES_S and now - self._sampled < _SAMPLE_EVERY_S:
             return
         self._sampled = now
         self._journal.sample(self._step, evidence)
@@ -188,7 +188,7 @@ class JournalledStep(StepContext):
     def report_waiting(self, subject: str, depth: int | None, why_not_moving: str | None) -> None:
         now = self.monotonic()
         if depth is not None:
-            self._trail = [(at, was) for at, was in self._trail if now - at <= _RATE_OVER_S] + [(now, depth)]
+            self._trail = [(at, was) for at, was in self._trail if now - at <= _RATE_WINDOW_S] + [(now, depth)]
         if now - self._shown < _SHOW_EVERY_S:
             return
         self._shown = now
@@ -214,12 +214,12 @@ class JournalledStep(StepContext):
             return
         left_s = self._outage.left_s()
         if left_s is not None and left_s <= 0:
-            raise OutTooLong
+            raise OutageTooLong
         if self._stop.wait(seconds if left_s is None else min(seconds, left_s)):
             raise Stopped(self._stop.signum or 0)
 
     def counting(self, subject: str, within_s: float) -> Callable[[float], None]:
-        """Make a function for several waits that add up to `within_s`; each shows the time left of the whole."""
+        """Return a function for several waits of `within_s` in total; each shows the time left."""
         until = self.monotonic() + within_s
 
         def wait(seconds: float) -> None:

@@ -1,11 +1,11 @@
-"""The debts of runs, and the notes for the agent of `dr-ctl sync`: both stand in STATE, beside the runs.
+"""The debts of runs, and the files for the agent of `dr-ctl sync`: both are stored in STATE, beside the runs.
 
 A run may leave a debt until it is done: a fence that could not be proven, a quarantine that must be lifted. The brokers
-of one site keep a debt as a document, so any host sees it; STATE has a copy, for the time in which that site is away.
+of one site store a debt as a document, so any host sees it; STATE has a copy for the time when that site is silent.
 
-The agent and people exchange documents, each whole or absent. `sync.json` has the state of the agent. `sync-hold.json`
-keeps the agent from deleting until it is removed. `sync-go-on.json` says that somebody answers for the vanished
-messages; the agent removes that document.
+The agent and people exchange files. `sync.json` has the state of the agent. `sync-hold.json` keeps the agent from
+deleting until it is removed. `sync-go-on.json` says that a person permits to count vanished messages as consumed; the
+agent removes that file.
 """
 
 import json
@@ -21,7 +21,7 @@ from dr_ctl.core.document import derived, document, key, of_file, read
 from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.core.model import Json
 from dr_ctl.core.system import stamp
-from dr_ctl.engine.disk import alone, private
+from dr_ctl.engine.disk import locked_file, private
 from dr_ctl.engine.runs import Locked, write, write_text
 
 
@@ -60,20 +60,20 @@ class Debt:
 
 
 def only_lost_site(debts: Iterable[Debt]) -> str | None:
-    """Return the lost site that is not reinstated; None without a debt, or with debts of both sites: no debt tells
-    which of them was lost last, since a debt that stands already keeps its time."""
+    """Return the lost site that is not reinstated; None without a debt, or with debts of both sites, because no debt
+    shows which site was lost last."""
     lost = {debt.lost_site for debt in debts}
     return lost.pop() if len(lost) == 1 else None
 
 
 def known(path: Path) -> list[Debt]:
-    """Read the debts that STATE remembers. Raises EnvironmentFault."""
+    """Read the debts in STATE. Raises EnvironmentFault."""
     try:
         return [read(Debt, row) for row in json.loads(path.read_text(encoding="utf-8"))]
     except FileNotFoundError:
         return []
     except (OSError, ValueError, KeyError, TypeError) as error:
-        remedy = "Look at `dr-ctl status`; then move that file away: the brokers hold the same debts."
+        remedy = "Look at `dr-ctl status`; then move that file away: the brokers store the same debts."
         raise EnvironmentFault(f"{path} cannot be read: {error}", remedy=remedy) from error
 
 
@@ -82,7 +82,7 @@ def remember(path: Path, debts: Iterable[Debt]) -> None:
     if rows := document([*debts]):
         private(path.parent)
         write_text(path, json.dumps(rows, ensure_ascii=False, indent=1) + "\n")
-    elif path.exists():  # a disk that takes nothing refuses to remove what is not there, too
+    elif path.exists():  # a read-only disk refuses to remove even an absent file
         path.unlink(missing_ok=True)
 
 
@@ -121,7 +121,7 @@ class Notes:
         return self.state / "sync.json"
 
     def hold(self) -> Hold | None:
-        """Read the hold, if any; a hold that cannot be read holds all the same."""
+        """Read the hold, if any; an unreadable one counts."""
         try:
             return read(Hold, json.loads((self.state / HOLD).read_text(encoding="utf-8")))
         except FileNotFoundError:
@@ -136,13 +136,13 @@ class Notes:
         write(self.state / HOLD, document(hold))
 
     def go_on(self, at: datetime) -> None:
-        """Note that a person answers for the vanished messages, and end every hold."""
+        """Record that a person permits to count vanished messages as consumed, and end every hold."""
         private(self.state)
         write(self.state / GO_ON, {"since": stamp(at)})
         (self.state / HOLD).unlink(missing_ok=True)
 
-    def take_go_on(self) -> bool:
-        """Return once whether somebody answers for the vanished messages; this ends the agent's own hold too."""
+    def consume_go_on(self) -> bool:
+        """Say whether a person permitted that, and remove the record and the agent's own hold."""
         if not (self.state / GO_ON).exists():
             return False
         if (hold := self.hold()) is not None and hold.by == BY_AGENT:
@@ -161,9 +161,9 @@ class Notes:
     def only_agent(self) -> Iterator[None]:
         """Be the only agent of this STATE until the block or the process ends; raises `Locked`."""
         private(self.state)
-        with alone(self.state / "sync.lock") as file:
+        with locked_file(self.state / "sync.lock") as file:
             if file is None:
                 document = self.read()
                 text = f"an agent runs already: process {document.get('pid', '?')} on {document.get('host', '?')}"
-                raise Locked(text, remedy=f"{self.standing} says how it stands.")
+                raise Locked(text, remedy=f"{self.standing} has its state.")
             yield

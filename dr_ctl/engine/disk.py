@@ -1,5 +1,5 @@
 """The disk of a run: reserved room, so that a full disk refuses the run before its first call instead of ending it in
-the middle; names that survive a power cut; and folders for one user alone."""
+the middle; file names that survive a power cut; and private folders."""
 
 import fcntl
 import os
@@ -13,12 +13,12 @@ from dr_ctl.core.model import ExitCode
 
 RESERVE: Final = "journal.reserve"
 RESERVED_BYTES: Final = 4 * 1024 * 1024
-"""Steps, calls and result of a large run take a fraction of this; samples may not draw on it."""
+"""Steps, calls and result of a large run need a fraction of this; samples may not use it."""
 PIECE_BYTES: Final = 64 * 1024
 
 
 class CannotWrite(DrCtlError):
-    """The disk has no room for what the run must write, or does not take it."""
+    """The disk has no room for the journal, or cannot be written."""
 
     exit_code: ClassVar[ExitCode] = ExitCode.PRECHECK_FAILED
     remedy = "Make the state directory writable, or name another with --state-dir; then run it again."
@@ -36,7 +36,7 @@ class CannotWrite(DrCtlError):
 
 @contextmanager
 def refusing(where: Path) -> Iterator[None]:
-    """Raise `CannotWrite` for a disk that takes nothing. Use this only before the first call of a run."""
+    """Raise `CannotWrite` for a disk that cannot be written. Use this only before the first call of a run."""
     try:
         yield
     except OSError as error:
@@ -44,7 +44,7 @@ def refusing(where: Path) -> Iterator[None]:
 
 
 def sync_folder(folder: Path) -> None:
-    """Put the names in a folder on disk: after a power cut a new file exists only if its name was written."""
+    """Sync a folder: after a power cut a new file exists only if its name is on disk."""
     handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(handle)
@@ -54,7 +54,7 @@ def sync_folder(folder: Path) -> None:
 
 @contextmanager
 def written_whole(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
-    """Open a file under a hidden name of its own, which it loses once the block is over and all of it is on disk."""
+    """Write a file under a hidden name, and rename it once all of it is on disk."""
     hidden = path.with_name(f".{path.name}.{os.urandom(16).hex()}.part")
     try:
         with os.fdopen(os.open(hidden, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
@@ -68,7 +68,7 @@ def written_whole(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def alone(path: Path, mode: int = 0o600) -> Iterator[int | None]:
+def locked_file(path: Path, mode: int = 0o600) -> Iterator[int | None]:
     """Lock a file for this block, and make a missing one; yields None while another process holds the lock."""
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, mode)
     try:
@@ -83,13 +83,13 @@ def alone(path: Path, mode: int = 0o600) -> Iterator[int | None]:
 
 
 class Reserve:
-    """A file that only takes up room, and gives it back in pieces when the journal beside it finds none."""
+    """A file that reserves room, and gives it back in pieces when the journal beside it has none."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def take(self) -> None:
-        """Reserve the room that is not reserved yet; raises `CannotWrite`."""
+        """Reserve the missing room; raises `CannotWrite`."""
         file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             os.posix_fallocate(file, 0, RESERVED_BYTES)
@@ -117,7 +117,7 @@ class Reserve:
 
 
 def private(folder: Path) -> None:
-    """Make a folder, and the missing ones above it, for this user alone."""
+    """Make a folder, and the missing ones above it, for this user only."""
     missing = [directory for directory in (folder, *folder.parents) if not directory.exists()]
     for directory in reversed(missing):
         directory.mkdir(mode=0o700, exist_ok=True)

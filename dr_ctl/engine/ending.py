@@ -1,6 +1,6 @@
-"""Judges how a run ended, from the observation after it: the exit code and the sentence. Pure.
+"""Judges the end of a run by the observation after it: the exit code and the summary. Pure.
 
-A code that claims success is kept only where the roles show it. Observations can make an end worse, never better.
+A code that claims success is kept only if the roles show it. The observation can make an end worse, never better.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,11 +19,11 @@ from dr_ctl.engine.roles import CLOSED, by_site, queues_option, with_queues
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """The facts at the end of a run. `before` are the sites that served before the run; `undone` is None where nothing
-    was to be undone; `changed` says that a call went out, `cut_off` that a hook kept clients out of a silent site;
-    `by_hand` tells a person how to open the source. `others` are the units that nobody asked for; `shut` has those of
-    them that are closed now, with the site that served them before the run; `outcome` is that of the last step;
-    `opened_unseen` says that the target let clients in between a run and its resumption, at a moment nobody saw.
+    """The facts at the end of a run. `before` are the sites that served before the run; `undone` is None if there was
+    nothing to undo; `changed` says that a call was sent, `cut_off` that a hook kept clients out of a silent site;
+    `by_hand` says how a person opens the source. `others` are the units that the request does not name; `unserved` has
+    those of them that are closed now, with the site that served them before; `outcome` is that of the last step;
+    `opened_unseen` says that the target let clients in between a run and its resumption, at an unknown moment.
     """
 
     spec: Spec
@@ -37,7 +37,7 @@ class Facts:
     outage_s: float | None
     bounds: Mapping[str, Json] | None
     by_hand: str
-    shut: Mapping[str, str] = field(default_factory=dict)
+    unserved: Mapping[str, str] = field(default_factory=dict)
     others: tuple[UnitSnapshot, ...] = ()
     outcome: str = ""
     opened_unseen: bool = False
@@ -48,9 +48,9 @@ class Facts:
 
     @property
     def wanted(self) -> str:
-        """The site that serves if all went well; a reinstatement leaves the serving site as it is."""
-        stays = (operations.REINSTATE, operations.QUIESCE, operations.UNFENCE, *operations.IN_PLACE)
-        return self.source if self.spec.operation in stays else self.spec.target
+        """The site that should serve; a reinstatement does not change it."""
+        unchanged = (operations.REINSTATE, operations.QUIESCE, operations.UNFENCE, *operations.IN_PLACE)
+        return self.source if self.spec.operation in unchanged else self.spec.target
 
     @property
     def other(self) -> str:
@@ -58,19 +58,19 @@ class Facts:
 
     @property
     def as_before(self) -> bool:
-        """The same sites serve as before the run. If no site served, the target must be seen closed. A returned site
-        that was open beside the other must not be open again."""
+        """The same sites serve as before the run. If no site served, the target must be closed. A returned site that
+        was open beside the other must be closed."""
         if self.spec.operation in operations.REINSTATING:
             return self.serving == [self.source]
         if self.before:
             return sorted(self.serving) == sorted(self.before)
-        # A failover welcomes a source that was taken for lost and serves after all.
-        only = [[], [self.source]] if self.spec.operation == operations.FAILOVER else [[]]
-        return self.serving in only and self.roles[self.spec.target] is Role.STANDBY
+        # After a failover the source, which seemed lost, may serve.
+        allowed = [[], [self.source]] if self.spec.operation == operations.FAILOVER else [[]]
+        return self.serving in allowed and self.roles[self.spec.target] is Role.STANDBY
 
     @property
     def found_closed(self) -> bool:
-        """A site served before the run, and both are seen closed now: a takeover may have closed it."""
+        """A site served before the run, and both are closed now, maybe by a takeover."""
         closed = all(role in CLOSED for role in self.roles.values())
         return bool(self.before) and closed and self.spec.operation != operations.FAILOVER
 
@@ -87,12 +87,12 @@ class Facts:
 
     @property
     def named(self) -> str:
-        """The names of the units that were asked for, with a blank before; empty for all units."""
+        """The names of the requested units, with a blank before; empty for all units."""
         return f" {brief([unit.name for unit in self.units])}" if self.others else ""
 
     @property
     def goes_on(self) -> str:
-        """The sites that go on serving other units, or, after a fence, units of which only the copies were closed."""
+        """The sites that go on serving other units, or, after a fence, units whose copies were closed."""
         is_fence = self.spec.operation == operations.FENCE
         served = [unit for unit in self.units if is_fence and unit.serving not in (self.source, None)]
         units = sorted((*served, *self.others), key=lambda unit: unit.name) if self.others else []
@@ -114,19 +114,19 @@ class End:
     findings: tuple[Finding, ...] = ()
 
 
-def units_no_longer_served(units: Sequence[UnitSnapshot], served: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the units, with the site that served each before a run, that are seen closed there and open nowhere."""
-    shut = (unit.name for unit in units if served.get(unit.name) in unit.closed_at and not unit.open_at)
-    return {name: served[name] for name in shut}
+def unserved_units(units: Sequence[UnitSnapshot], served: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the units that are closed now at the site that served them before a run, and open nowhere."""
+    closed = (unit.name for unit in units if served.get(unit.name) in unit.closed_at and not unit.open_at)
+    return {name: served[name] for name in closed}
 
 
 def judged(facts: Facts, code: ExitCode, text: str) -> End:
-    """Check the code that the steps gave by the observation, that of units that nobody asked for too."""
-    end = _of_asked(facts, code, text)
-    if not facts.shut:
+    """Check the code of the steps by the observation, also of units that the request does not name."""
+    end = _judge_requested(facts, code, text)
+    if not facts.unserved:
         return end
-    named = ", ".join(f"{unit} of {site}" for unit, site in facts.shut.items())
-    unit, site = next(iter(facts.shut.items()))
+    named = ", ".join(f"{unit} of {site}" for unit, site in facts.unserved.items())
+    unit, site = next(iter(facts.unserved.items()))
     finding = found("DR-RUN-001.not_asked", site=site, unit=quote(unit), units=named)
     code = ExitCode.INCOMPLETE if end.code is ExitCode.OK else end.code
     code = ExitCode.UNKNOWN if end.undone and code is not ExitCode.STRANDED else code
@@ -134,14 +134,14 @@ def judged(facts: Facts, code: ExitCode, text: str) -> End:
     return End(code, text, undone, (*end.findings, finding))
 
 
-def _of_asked(facts: Facts, code: ExitCode, text: str) -> End:
+def _judge_requested(facts: Facts, code: ExitCode, text: str) -> End:
     undone = facts.undone
     if code is ExitCode.OK and undone is None:
         code, text = _success(facts)
     elif undone and facts.changed:
         if facts.as_before:
-            back = " as before" if facts.spec.operation in operations.IN_PLACE else " again"
-            again = facts.serves(facts.serving[0], back) if len(facts.serving) == 1 else "no site serves, as before"
+            how = " as before" if facts.spec.operation in operations.IN_PLACE else " again"
+            again = facts.serves(facts.serving[0], how) if len(facts.serving) == 1 else "no site serves, as before"
             text = f"{text}: {'as before' if len(facts.serving) > 1 else again}"
         else:
             code, undone, text = ExitCode.STRANDED, False, f"{text}, but {facts.roles_text}"
@@ -168,9 +168,9 @@ def _of_asked(facts: Facts, code: ExitCode, text: str) -> End:
 
 _IN_PLACE: Final[Mapping[str, str]] = {
     operations.RESTART: "the link of {} is attached",
-    operations.TRIM: "what is known to be processed is removed at {}",
-    operations.KEEP_ASIDE: "what nothing proves is kept aside at {}",
-    operations.PUT_BACK: "what was kept aside at {} is back",
+    operations.TRIM: "the copies known to be processed are removed at {}",
+    operations.KEEP_ASIDE: "the copies without evidence are kept aside at {}",
+    operations.PUT_BACK: "the copies kept aside at {} are put back",
     operations.REHEARSE: "the rehearsal's messages went the whole path from {}",
     operations.REHEARSE_CLEAN: "no queue of a rehearsal is left",
 }
@@ -188,10 +188,10 @@ _DID: Final[Mapping[str, str]] = {
     operations.ACTIVATE: "activated {target}",
     operations.RESTART: "restarted the link of {source}",
     operations.TRIM: "trimmed {source}",
-    operations.KEEP_ASIDE: "kept aside at {source} what nothing proves",
-    operations.PUT_BACK: "put back at {source} what was kept aside",
+    operations.KEEP_ASIDE: "kept aside the copies without evidence at {source}",
+    operations.PUT_BACK: "put back the copies kept aside at {source}",
     operations.REHEARSE: "rehearsed from {source} to {target}",
-    operations.REHEARSE_CLEAN: "removed what rehearsals had left",
+    operations.REHEARSE_CLEAN: "removed the queues of rehearsals",
 }
 
 
@@ -206,12 +206,12 @@ def _success(facts: Facts) -> tuple[ExitCode, str]:
     if operation in operations.IN_PLACE and sorted(facts.serving) == sorted(facts.before):
         trimmed = facts.outcome if operation == operations.TRIM else ""
         return ExitCode.OK, f"{trimmed or _IN_PLACE[operation].format(facts.source)}; {facts.roles_text}"
-    target_alone = facts.before == (facts.spec.target,) and facts.serving == [facts.spec.target]
-    if operation == operations.UNFENCE and target_alone:
+    only_target = facts.before == (facts.spec.target,) and facts.serving == [facts.spec.target]
+    if operation == operations.UNFENCE and only_target:
         return ExitCode.OK, f"{facts.source} stays closed while {facts.spec.target} serves; its pauses are lifted"
-    # A lost site is not shown to be closed where its fence is a debt; of a step at one site the other is just not open.
-    apart = operation == operations.FAILOVER or operation in operations.AT_SOURCE
-    if facts.serving != [facts.wanted] or not (apart or facts.roles[facts.other] in CLOSED):
+    # A lost site with a fence debt is not proven closed, and a step at one site needs no closed other site.
+    other_may_differ = operation == operations.FAILOVER or operation in operations.AT_SOURCE
+    if facts.serving != [facts.wanted] or not (other_may_differ or facts.roles[facts.other] in CLOSED):
         first = facts.other if facts.serving == [facts.wanted] else facts.wanted
         return ExitCode.UNKNOWN, f"every step succeeded, but {facts.roles_text}: look at {first} first"
     if facts.missing:
@@ -248,16 +248,16 @@ def _closed(facts: Facts) -> tuple[ExitCode, str]:
 
 
 def bounds_text(bounds: Mapping[str, Any]) -> str:
-    """Write the bounds as a sentence; an unknown number is called unknown."""
+    """Write the bounds as a sentence."""
 
-    def at_most(key: str, what: str) -> str:
+    def at_most(key: str, noun: str) -> str:
         number, likely = (bounds.get(key, {}).get(name) for name in ("at_most", "likely"))
         first = "" if likely is None or likely == number else f"likely {likely}, "
-        return f"an unknown number of {what}s" if number is None else f"{first}at most {number} {what}(s)"
+        return f"an unknown number of {noun}s" if number is None else f"{first}at most {number} {noun}(s)"
 
     age_s = bounds.get("age_s") if bounds.get("lost", {}).get("at_most") else None
-    old = f", the oldest of them up to {duration(age_s)} old" if age_s is not None else ""
-    return f"{at_most('lost', 'message')} may be lost{old}; {at_most('duplicates', 'duplicate')} are possible"
+    age = f", the oldest of them up to {duration(age_s)} old" if age_s is not None else ""
+    return f"{at_most('lost', 'message')} may be lost{age}; {at_most('duplicates', 'duplicate')} are possible"
 
 
 def _by_hand(facts: Facts) -> Finding:

@@ -1,5 +1,5 @@
-"""Carries out a plan: writes each step down, acts through the driver, undoes on failure. The driver alone knows what a
-step does at brokers, and how that is proven.
+"""Executes a plan: records each step, acts through the driver, and undoes on failure. Only the driver knows what a step
+does at brokers, and how that is proven.
 
 The exit code follows from three facts only: whether the wanted state was verified, whether anything was changed, and
 whether what was changed was undone and the undo verified.
@@ -21,9 +21,9 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Severity
 from dr_ctl.core.system import stamp, system
 from dr_ctl.engine import ending, operations, ports
-from dr_ctl.engine.context import STOPPED, JournalledStep, Outage, OutTooLong, StopAtOnce, StopRequest
+from dr_ctl.engine.context import STOPPED, JournalledStep, Outage, OutageTooLong, StopAtOnce, StopRequest
 from dr_ctl.engine.ending import Facts, bounds_text
-from dr_ctl.engine.journal import LET_IN_AT, Journal, RunState, StepEvent, StepPast, outage_s
+from dr_ctl.engine.journal import LET_IN_AT, Journal, PastStep, RunState, StepEvent, outage_s
 from dr_ctl.engine.operations import DRAIN, FAILOVER
 from dr_ctl.engine.plan import Plan, PlannedStep
 from dr_ctl.engine.roles import part_of, with_queues
@@ -38,8 +38,8 @@ MAX_DRAINS: Final = 3  # a run drains this often: it drains again if the proof i
 @dataclass(frozen=True, slots=True)
 class RunResult(Generic[O]):
     """The end of a run, with the observation after it. `text` is the summary on the screen and in the JSON document.
-    `left` is what the undone steps reported, such as messages that a reinstatement left over. `evidence` is what the
-    failed step that ended the run rests on, such as message ids by queue."""
+    `left` is the evidence of the undone steps, such as messages that a reinstatement left over, `evidence` that of the
+    failed step, such as message ids by queue."""
 
     code: ExitCode
     text: str
@@ -61,7 +61,7 @@ class Answer(Enum):
 @dataclass(frozen=True, slots=True)
 class Callbacks:
     """The person who is asked during a run, and the hooks, the installation's own commands. By default every question
-    is answered no, and no step asks first. `stepper` is asked before each step, and is told whether the run may still
+    is answered no, and no step asks first. `stepper` is called before each step, with a flag whether the run may still
     be undone. `on_begun` is called once the run is in the journal, before any step."""
 
     asker: Callable[[str], bool] = lambda _: False
@@ -70,13 +70,13 @@ class Callbacks:
     hooks: Callable[[str, Mapping[str, Json]], ports.Outcome] | None = None
 
 
-def to_undo(run: RunState) -> list[PlannedStep]:
+def steps_to_undo(run: RunState) -> list[PlannedStep]:
     """List the started steps that have an inverse, the last first, without those of a finished reinstatement."""
     last_kept = max((done.step.number for done in run.steps if _is_reinstated(done)), default=0)
     return [step for step in run.started() if step.inverse and step.number > last_kept]
 
 
-def _is_reinstated(done: StepPast) -> bool:
+def _is_reinstated(done: PastStep) -> bool:
     return done.step.verb == operations.RECONCILE and done.succeeded  # the last step of a reinstatement
 
 
@@ -95,7 +95,7 @@ def _defect(error: Exception) -> ports.Outcome:
 
 @dataclass
 class Execution(Generic[O]):
-    """The part of a run that one process carries out, or undoes. A resumed run has several such parts."""
+    """The part of a run that one process executes or undoes; a resumed run has several."""
 
     plan: Plan
     driver: ports.Driver[O]
@@ -120,7 +120,7 @@ class Execution(Generic[O]):
         return ports.Move(plan.spec, plan.source, plan.baseline, plan.already_moved, activation_sent)
 
     def execute(self, estimator: ports.Estimator, started_by: Mapping[str, Json]) -> RunResult[O]:
-        """Carry out every step in order; after the first failure undo all that was started, if that is still safe."""
+        """Execute every step in order; after the first failure undo all started steps, if that is still safe."""
         self.journal.run(self.plan, started_by)
         self.callbacks.on_begun()
         if any(step.verb == operations.ESTIMATE for step in self.plan.steps):
@@ -148,17 +148,17 @@ class Execution(Generic[O]):
                 outcome = self._apply(step, estimator, plan.steps[-1].number)
             except Stopped:
                 return self._interrupted()
-            except OutTooLong:
+            except OutageTooLong:
                 limit_s = self._outage.limit_s or 0
                 return self._undo_all(ports.Failed(f"clients would be out for longer than {limit_s:g} s"))
             self._findings += outcome.findings
             if isinstance(outcome, ports.Failed | ports.Unknown):
                 outdated = isinstance(outcome, ports.Failed) and outcome.proof_outdated
-                again = self._steps_to_prove_again(step) if outdated else []
-                if not again or drains == MAX_DRAINS:
+                repeated = self._steps_to_prove_again(step) if outdated else []
+                if not repeated or drains == MAX_DRAINS:
                     return self._failed(step, outcome)
-                self.listener(Notice(f"{outcome.text}: back to the {again[0].verb}"))
-                steps.extendleft(reversed(again))
+                self.listener(Notice(f"{outcome.text}: back to the {repeated[0].verb}"))
+                steps.extendleft(reversed(repeated))
                 drains += 1
         return self._result(ExitCode.OK, None)
 
@@ -169,8 +169,8 @@ class Execution(Generic[O]):
         return steps if steps and steps[0].verb == verbs[0] else []
 
     def _ended_before(self, step: PlannedStep) -> RunResult[O] | None:
-        """End the run if a signal, or the person who is asked before each step, says so."""
-        # This is the last moment to see a signal at the point of no return: a step that does not wait has not seen it.
+        """End the run on a signal, or if the person who is asked before each step says so."""
+        # A step without a wait has not seen a signal yet; at the point of no return this is the last check.
         may_stop = step.undoable or (step.verb == operations.NO_RETURN and self._can_undo)
         if may_stop and self.stop.asked():
             return self._interrupted()
@@ -209,7 +209,7 @@ class Execution(Generic[O]):
         """Undo the steps before the question; a site that the run has reinstated stays reinstated."""
         if not step.undoable:
             return self._result(ExitCode.INCOMPLETE, text)
-        if not to_undo(self.journal.replay()):
+        if not steps_to_undo(self.journal.replay()):
             if stays := self._reinstated_text():
                 text += f"{stays}: `dr-ctl swapover --to {self._move.target}` moves the service when it is wanted"
             return self._result(ExitCode.DECLINED, text)
@@ -244,24 +244,24 @@ class Execution(Generic[O]):
                     about = f"estimating from the history (given up after {within:g} s)"
                     outcome = estimator.end(within_s=within, wait=context.counting(about, within))
                 case operations.NO_RETURN:
-                    outcome = self._past_no_return()
+                    outcome = self._pass_no_return()
                 case operations.QUESTION:
                     outcome = self._ask(step)
                 case operations.SNAPSHOT:
                     outcome = self._snapshot()
                 case operations.HOOK:
-                    outcome = self._hooked(step, context)
+                    outcome = self._run_hook(step, context)
                 case operations.HOLD:
                     context.hold(step.limits["for"], step.summary)
                     outcome = ports.Done(f"waited {step.limits['for']:g} s")
                 case _:
                     outcome = self.driver.apply(step, self._move, context)
-        except (Stopped, OutTooLong) as ended:
+        except (Stopped, OutageTooLong) as ended:
             text = STOPPED if isinstance(ended, Stopped) else "clients were out for too long"
             self.journal.step(step, StepEvent.FAILED, {"text": text})
             raise
         except DrCtlError:
-            raise  # the journal itself fails: no further step could be written down
+            raise  # the journal itself fails: no further step could be recorded
         except Exception as error:  # noqa: BLE001 - clients may be out: a defect is undone like a failure
             outcome = _defect(error)
         if step.verb == operations.ACTIVATE and isinstance(outcome, ports.Done | ports.NotNeeded):
@@ -277,7 +277,7 @@ class Execution(Generic[O]):
     def _context(self, step: PlannedStep, stop: StopRequest | None) -> JournalledStep:
         return JournalledStep(self.journal, step, stop, self.listener, self._outage, self._findings)
 
-    def _past_no_return(self) -> ports.Outcome:
+    def _pass_no_return(self) -> ports.Outcome:
         """Compare the bounds with the accepted loss once more: the bounds of a failover grow while the run waits."""
         too_high = self.exposure.too_high(self._spec) if self.exposure is not None and self._can_undo else None
         return ports.Done("passed") if too_high is None else ports.Failed.of(too_high, code=ExitCode.LOSS_REFUSED)
@@ -299,10 +299,10 @@ class Execution(Generic[O]):
         bounds = dict(self.exposure.bounds())
         return ports.Done(bounds_text(bounds), {"bounds": bounds}, tuple(self.exposure.findings()))
 
-    def _hooked(self, step: PlannedStep, context: JournalledStep) -> ports.Outcome:
+    def _run_hook(self, step: PlannedStep, context: JournalledStep) -> ports.Outcome:
         """Run a hook. A failure ends a run that can still be undone; past that it is only a warning."""
         [call] = step.calls
-        assert self.callbacks.hooks is not None  # a plan names hooks of the settings alone
+        assert self.callbacks.hooks is not None  # a plan names only hooks of the settings
         hooks = self.callbacks.hooks
         facts: dict[str, Json] = {
             "operation": self._spec.operation,
@@ -311,7 +311,7 @@ class Execution(Generic[O]):
             "step": step.id,
             "undoable": step.undoable,
         }
-        [outcome] = context.change([call], lambda calls: [hooks(call.thing, facts) for _ in calls])
+        [outcome] = context.change([call], lambda calls: [hooks(call.resource, facts) for _ in calls])
         if step.undoable or isinstance(outcome, ports.Done | ports.NotNeeded):
             return outcome
         return ports.Done.of(found("DR-HOOK-001", what=outcome.text), evidence=outcome.evidence)
@@ -332,7 +332,7 @@ class Execution(Generic[O]):
         self.listener(Notice(f"{cause.text}: undoing"))
         failed: dict[str, list[str]] = {}
         stranded_by = ""
-        steps = to_undo(self.journal.replay())
+        steps = steps_to_undo(self.journal.replay())
         stays = not steps and self._spec.operation in operations.IN_PLACE  # messages that were removed or moved
         for step in steps:
             self.journal.step(step, StepEvent.UNDO_STARTED, {})
@@ -366,7 +366,7 @@ class Execution(Generic[O]):
         return self._result(code, text, undone=not failed and not stays)
 
     def _result(self, code: ExitCode, text: str | None, *, undone: bool | None = None) -> RunResult[O]:
-        """Read both sites once more: the result is what is seen after the run, not what the run intended."""
+        """Read both sites once more: the result is the state after the run, not the run's intention."""
         snapshot = self.driver.observe()
         part = part_of(snapshot, self._spec)
         entries = self.journal.entries()
@@ -385,7 +385,7 @@ class Execution(Generic[O]):
             outage_s=outage,
             bounds=bounds,
             by_hand=self.driver.by_hand(self._move.source),
-            shut=ending.units_no_longer_served(snapshot.units, self.plan.served),
+            unserved=ending.unserved_units(snapshot.units, self.plan.served),
             others=tuple(unit for unit in snapshot.units if not self._spec.includes(unit.name)),
             outcome=done[-1] if done else "",
             opened_unseen=self.plan.already_moved != self.journal.replay().plan.already_moved,

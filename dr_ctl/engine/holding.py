@@ -1,8 +1,7 @@
-"""Takes the lock at the brokers and holds it for one run: checks the lock before each call, renews it, gives it back.
+"""Takes the lock at the brokers and holds it for one run: checks the lock before each call, renews it, releases it.
 
-Sites are locked in the order of their names whatever the direction, and a conflict gives back all locks taken so far:
-of two runs that start together one gets the lock, and none waits. Brokers that do not answer are left out, and joined
-when a call is to go there.
+Sites are locked in the order of their names, and a conflict releases all locks taken so far: of two runs that start
+together one gets the lock, and none waits. A broker that does not answer is locked before the first call to it.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -22,9 +21,9 @@ LEASE_S: Final = 60.0
 RENEW_BELOW_S: Final = 50.0
 FRESH_S: Final = 1.0
 REUSABLE_S: Final = 0.6  # a reading no older than this is still fresh at the next renewal
-SILENT_S: Final = 5.0  # for so long, a call to another broker does not ask a silent one again
+SILENT_S: Final = 5.0  # how long calls to other brokers do not check the lock at a silent one
 TRIES: Final = 3
-# A reading may be a second old (`FRESH_S`) when a call goes out; this is shorter, so that no call waits for one.
+# A call needs a reading that is at most `FRESH_S` old; this is shorter, so that no call waits for one.
 READ_EVERY_S: Final = 0.7
 MIN_WAIT_S: Final = 0.1
 
@@ -38,8 +37,8 @@ class BrokerLock:
     read_at: float = float("-inf")
     silent_at: float = float("-inf")
     runs_out_at: float = float("-inf")
-    before: tuple[str, ...] = ()
-    own: tuple[str, ...] = ()
+    paused_before: tuple[str, ...] = ()
+    paused_by_run: tuple[str, ...] = ()
 
     @property
     def key(self) -> tuple[str, str]:
@@ -77,7 +76,7 @@ class Lease:
         return [broker.name for broker in self.locks if broker.held is not None]
 
     def take(self, among: Collection[tuple[str, str]] | None = None, *, break_lock: bool = False) -> None:
-        """Take the lock at every broker that answers, or those in `among`; raises `Locked`, with nothing taken."""
+        """Take the lock at every broker that answers, or those in `among`; raises `Locked`, with no lock taken."""
         before, self._lost = self._lost, None
         for attempt in range(TRIES):
             rival = self._try(among, break_lock=break_lock)
@@ -86,7 +85,7 @@ class Lease:
             name, other, live = rival
             if live or attempt == TRIES - 1:
                 self._lost = before
-                raise lease.held_by(name, other)
+                raise lease.locked_error(name, other)
 
     def _try(
         self, among: Collection[tuple[str, str]] | None, *, break_lock: bool
@@ -95,7 +94,7 @@ class Lease:
         readings = self._readings(among)
         broken: list[lease.LockDocument] = []
         for broker, reading in readings:
-            if (other := lease.against(reading, self._who)) is not None:
+            if (other := lease.rival_lock(reading, self._who)) is not None:
                 if not break_lock:
                     return broker.name, other, True
                 live = [document for document in reading.documents if document.live(reading.now_ms)]
@@ -113,7 +112,7 @@ class Lease:
                 taken.append(broker)
             done = True
         finally:
-            # No call went out under these locks, so that another run may have their epoch.
+            # No call was sent under these locks, so that another run may have their epoch.
             for broker in taken if not done else ():
                 with broker.mutex:
                     if (held := broker.held) is not None:
@@ -136,7 +135,7 @@ class Lease:
                 try:
                     readings.append((broker, lease.read_locks(broker.store)))
                 except BrokerError:
-                    continue  # left out; joined when a call is to go there
+                    continue  # locked before the first call to it
         return readings
 
     def _create(
@@ -151,37 +150,35 @@ class Lease:
             broker.forbidden = str(error)
             return None
         except BrokerError:
-            pass  # the reading tells whether the lock was created
+            pass  # the reading shows whether the lock was created
         try:
             now = lease.read_locks(broker.store)
         except BrokerError:
-            return None  # the broker is away now; a call to it looks first
-        other = lease.lost_to(now, me) or lease.against(now, me, broken)  # it won after both were created
+            return None  # the broker is silent now; a call to it checks first
+        other = lease.replaced_by(now, me) or lease.rival_lock(now, me, broken)  # another run won
         if other is None:
             broker.held = me
             self._note_reading(broker, me, now, at)
             return None
         if any(document.same(me) for document in now.documents):
             _remove(broker, me.epoch)
-        return other, other.live(now.now_ms) and not lease.ended(other, me)
-
-    # While holding.
+        return other, other.live(now.now_ms) and not lease.has_ended(other, me)
 
     def why_not(self, site: str, pair: str, timeout_s: float) -> str | None:
-        """Say why no call of `timeout_s` may go out to that broker now, after renewing an old lock; None if it may."""
+        """Renew an old lock, and say why no call of `timeout_s` may be sent to that broker now; None if it may."""
         broker = self._at(site, pair)
         try:
-            if broker.forbidden is None and (self._old(broker) or self._left_s(broker) < timeout_s):
+            if broker.forbidden is None and (self._is_outdated(broker) or self._left_s(broker) < timeout_s):
                 with broker.mutex:
                     if broker.held is None:
                         if self._lost is None:
                             self._join(broker)
-                    elif self._old(broker) or self._left_s(broker) < timeout_s:
+                    elif self._is_outdated(broker) or self._left_s(broker) < timeout_s:
                         self._renew_if_due(broker)
         except BrokerError as error:
             return f"the lock at {broker.name} could not be read: {error}"
         for other in self.locks:
-            if other is not broker and other.held is not None and self._old(other):
+            if other is not broker and other.held is not None and self._is_outdated(other):
                 self._check_without_waiting(other)
         if (lost := self.lost()) is not None:
             return lost
@@ -197,7 +194,7 @@ class Lease:
         return f"the lock at {name} is not this run's any more: {holder.described}"
 
     def _check_without_waiting(self, broker: BrokerLock) -> None:
-        """Check the lock at another broker than that of the call, without letting a silent one delay the call."""
+        """Check the lock at another broker than that of the call, without a delay by a silent one."""
         if system().monotonic() - broker.silent_at > SILENT_S and broker.mutex.acquire(blocking=False):
             try:
                 if broker.held is not None:
@@ -217,37 +214,37 @@ class Lease:
         """Return the seconds since the last reading of this broker's lock; 0 where the lock is not held."""
         return system().monotonic() - broker.read_at if broker.held is not None else 0.0
 
-    def paused(self, site: str, pair: str, names: Iterable[str]) -> str | None:
-        """Write the queues that are about to be paused into the lock; returns why that failed, or None."""
+    def record_pauses(self, site: str, pair: str, names: Iterable[str]) -> str | None:
+        """Record in the lock the queues that will be paused; return why that failed, or None."""
         broker = self._at(site, pair)
         with broker.mutex:
-            broker.own = tuple(sorted({*broker.own, *names}))
+            broker.paused_by_run = tuple(sorted({*broker.paused_by_run, *names}))
             if broker.held is None:
                 return None
             try:
                 self._write(broker, broker.held)
             except BrokerError as error:
-                return f"what is to be paused could not be written into the lock at {broker.name}: {error}"
+                return f"the queues to pause could not be recorded in the lock at {broker.name}: {error}"
         return None
 
-    def still_paused(self, site: str, pair: str, names: Collection[str]) -> None:
-        """Note the queues that were seen paused at the end: the lock forgets pauses that were lifted."""
+    def keep_pauses(self, site: str, pair: str, names: Collection[str]) -> None:
+        """Keep in the lock only the queues that are still paused at the end."""
         broker = self._at(site, pair)
         with broker.mutex:
-            broker.own = tuple(name for name in broker.own if name in names)
+            broker.paused_by_run = tuple(name for name in broker.paused_by_run if name in names)
             if broker.held is not None:
                 left = {run: tuple(name for name in of if name in names) for run, of in broker.held.paused.items()}
                 broker.held = replace(broker.held, paused={run: queues for run, queues in left.items() if queues})
 
-    def before(self, site: str, pair: str, names: Iterable[str]) -> None:
+    def note_paused_before(self, site: str, pair: str, names: Iterable[str]) -> None:
         """Note the queues that were paused before the run, for the next change of the lock."""
         for broker in self.locks:
             if broker.key == (site, pair):
-                broker.before = tuple(sorted(names))
+                broker.paused_before = tuple(sorted(names))
 
     def reacquire(self) -> str | None:
-        """Take a lock again that ran out, because an undo needs the lock too; returns why that failed, or None. After
-        another run held the lock, this run must not act: the other run began from the state that it saw."""
+        """Take a lock again that ran out, because an undo needs it too; return why that failed, or None. If another run
+        held the lock meanwhile, this run must not act."""
         if self._lost is None:
             return None
         if self._taken_over_by is not None:
@@ -259,7 +256,7 @@ class Lease:
         return None
 
     def release(self) -> None:
-        """Mark the lock as released at every broker; at a broker that does not answer it runs out by itself."""
+        """Mark the lock as released at every broker; it expires at a broker that does not answer."""
         for broker in self.locks:
             with broker.mutex:
                 held, broker.held = broker.held, None
@@ -268,49 +265,51 @@ class Lease:
                         self._write(broker, replace(held, released=True))
 
     def _join(self, broker: BrokerLock) -> None:
-        """Take the lock, with the run's epoch, at a broker that did not answer when the other brokers were locked."""
+        """Take the lock, with the run's epoch, at a broker that was silent before."""
         reading, at = lease.read_locks(broker.store), system().monotonic()
         me, highest = self._document(broker, reading), reading.highest
         if highest is not None and highest.same(me):  # an earlier call created the lock, and its answer was lost
             broker.held = me
             self._note_reading(broker, me, reading, at)
             return
-        other = lease.against(reading, me) or (highest if highest is not None and highest.epoch >= me.epoch else None)
+        other = lease.rival_lock(reading, me) or (
+            highest if highest is not None and highest.epoch >= me.epoch else None
+        )
         if other is None and (rival := self._create(broker, reading, ())) is not None:
             other = rival[0]
         if other is not None:
             self._lost = self._lost or (broker.name, other)
 
     def _document(self, broker: BrokerLock, reading: lease.LockReading) -> lease.LockDocument:
-        """Make the lock document, which takes over the queues that dead runs left paused there."""
-        paused = lease.inherited(reading)
-        broker.own = tuple(sorted({*broker.own, *paused.get(self._who.run, ())}))
+        """Make the lock document, with the queues that dead runs left paused there."""
+        paused = lease.inherited_pauses(reading)
+        broker.paused_by_run = tuple(sorted({*broker.paused_by_run, *paused.get(self._who.run, ())}))
         return replace(
             self._who,
             start_ms=reading.now_ms,
             expires_ms=reading.now_ms + int(LEASE_S * 1000),
-            paused_before=broker.before,
-            paused=paused | self._own(broker),
+            paused_before=broker.paused_before,
+            paused=paused | self._own_pauses(broker),
         )
 
-    def _own(self, broker: BrokerLock) -> dict[str, tuple[str, ...]]:
-        return {self._who.run: broker.own} if broker.own else {}
+    def _own_pauses(self, broker: BrokerLock) -> dict[str, tuple[str, ...]]:
+        return {self._who.run: broker.paused_by_run} if broker.paused_by_run else {}
 
     def _renew_if_due(self, broker: BrokerLock, *, no_older_s: float | None = None) -> None:
         assert broker.held is not None
-        if self._shown_recently(broker, broker.held, FRESH_S if no_older_s is None else no_older_s):
+        if self._is_known_valid(broker, broker.held, FRESH_S if no_older_s is None else no_older_s):
             return
         reading = self._read(broker, broker.held)
         if reading is not None and self._left_s(broker) < RENEW_BELOW_S:
-            # A lock that is renewed late may be another run's by now: the reading after the renewal tells.
+            # A late renewal may overwrite another run's lock: the reading after it shows that.
             broker.held = replace(broker.held, expires_ms=reading.now_ms + int(LEASE_S * 1000))
             self._write(broker, broker.held)
             self._read(broker, broker.held)
 
-    def _shown_recently(self, broker: BrokerLock, me: lease.LockDocument, no_older_s: float) -> bool:
+    def _is_known_valid(self, broker: BrokerLock, me: lease.LockDocument, no_older_s: float) -> bool:
         """Say whether a recent reading for another purpose shows this run's lock, and no renewal is due."""
         recent = lease.recent_reading(broker.store)
-        if recent is None or recent[0] > no_older_s or lease.lost_to(recent[1], me) is not None:
+        if recent is None or recent[0] > no_older_s or lease.replaced_by(recent[1], me) is not None:
             return False
         if (at := system().monotonic() - recent[0]) > broker.read_at:
             self._note_reading(broker, me, recent[1], at)
@@ -320,7 +319,7 @@ class Lease:
         """Read the lock; returns None if another run has taken the lock over."""
         at = system().monotonic()
         reading = lease.read_locks(broker.store)
-        if (other := lease.lost_to(reading, me)) is not None:
+        if (other := lease.replaced_by(reading, me)) is not None:
             self._lost = self._lost or (broker.name, other)
             self._taken_over_by = self._taken_over_by or (other if other.holder else None)
             return None
@@ -328,18 +327,18 @@ class Lease:
         return reading
 
     def _note_reading(self, broker: BrokerLock, me: lease.LockDocument, reading: lease.LockReading, at: float) -> None:
-        """Count the time left from before the question: the broker answered after that moment."""
+        """Count the time left from before the request, because the broker answered later."""
         written = next(document for document in reading.documents if document.same(me))
         broker.read_at, broker.runs_out_at = at, at + (written.expires_ms - reading.now_ms) / 1000
 
     def _write(self, broker: BrokerLock, me: lease.LockDocument) -> None:
         last_hash, count = self.facts()
-        paused = {run: queues for run, queues in me.paused.items() if run != me.run} | self._own(broker)
-        written = replace(me, paused_before=broker.before, paused=paused, last_hash=last_hash, count=count)
+        paused = {run: queues for run, queues in me.paused.items() if run != me.run} | self._own_pauses(broker)
+        written = replace(me, paused_before=broker.paused_before, paused=paused, last_hash=last_hash, count=count)
         broker.store.update(lease.LOCK, me.epoch, written.to_text())
         broker.held = written if not written.released else None
 
-    def _old(self, broker: BrokerLock) -> bool:
+    def _is_outdated(self, broker: BrokerLock) -> bool:
         return system().monotonic() - broker.read_at > FRESH_S
 
     def _left_s(self, broker: BrokerLock) -> float:
@@ -347,7 +346,7 @@ class Lease:
 
 
 def _remove(broker: BrokerLock, epoch: int) -> None:
-    """Remove a lock document; if this fails, the lock runs out by itself."""
+    """Remove a lock document; if this fails, the lock expires."""
     with suppress(BrokerError):
         broker.store.delete(lease.LOCK, epoch)
 
@@ -358,22 +357,22 @@ def auto_renewed(stores: Sequence[lease.Store], who: lease.LockDocument) -> Iter
     stores."""
     held = Lease(stores, who)
     ended = system().event()
-    keeping = [in_background(partial(_keep, held, broker, ended), f"lock at {broker.name}") for broker in held.locks]
+    tasks = [in_background(partial(_renew, held, broker, ended), f"lock at {broker.name}") for broker in held.locks]
     try:
         yield held
     finally:
         ended.set()
-        for work in keeping:
-            work.wait()
+        for task in tasks:
+            task.wait()
         for store in stores:
             store.close()
 
 
-def _keep(held: Lease, broker: BrokerLock, ended: Event) -> None:
+def _renew(held: Lease, broker: BrokerLock, ended: Event) -> None:
     wait_s = READ_EVERY_S
     while not ended.wait(wait_s):
         wait_s = READ_EVERY_S
-        with suppress(BrokerError):  # the next call says so, if it is still so
+        with suppress(BrokerError):  # the next call reports a lasting error
             held.renew_if_due(broker)
-            age_s = held.age_s(broker)  # the run's own readings count too, and have an age
+            age_s = held.age_s(broker)  # the run's own readings count too
             wait_s = max(READ_EVERY_S - age_s, MIN_WAIT_S) if age_s < READ_EVERY_S else READ_EVERY_S

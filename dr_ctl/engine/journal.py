@@ -1,31 +1,30 @@
-"""The journal of one run: every intent on disk before its call goes out, every result after it.
+"""The journal of one run: every intent on disk before its call is sent, every result after it.
 
 The journal has one JSON object a line: `seq, time, kind, step, call, outcome, evidence, previous, hash`. The hash is
 SHA-256 over the line without it, so each line seals all before it. Times are for people; order is by `seq`. A crash can
-leave a torn last line; the next opening of the journal cuts that line off. A call that cannot be written down is not
-made.
+leave a torn last line; the next opening of the journal removes it. A call that cannot be recorded is not sent.
 
 | kind | means |
 | --- | --- |
 | `run` | a plan begins to be executed; evidence holds the plan (a resumed run has several) |
-| `step` | a step changed its state; outcome is the event of the diagram below, evidence what was seen |
-| `intent`, `result` | a call goes out; the outcome of that call (`evidence.intent` is the seq of its intent) |
-| `sample` | a figure on the way |
+| `step` | a step changed its state; outcome is the event of the diagram below |
+| `intent`, `result` | a call will be sent; the outcome of that call (`evidence.intent` is the seq of its intent) |
+| `sample` | a figure during a step |
 | `lock` | the lock of an undo in another process; a run's own is in its `run` line |
 | `takeover` | how long a takeover kept clients out of a serving site |
-| `signal` | a stop was asked for |
+| `signal` | a signal requested a stop |
 | `end` | the run is over; evidence is the result |
 
-A step is pending until its start is on disk. After a crash, a started step without an end is in doubt: dr-ctl looks at
-the brokers and never repeats it blindly. Undoing continues from there: only a started step can be undone,
-even if its end is unknown. An illegal move raises and changes nothing.
+A step is pending until its start is on disk. After a crash, the end of a started step is unknown: dr-ctl reads the
+brokers and never repeats the step blindly. Only a started step can be undone, even if its end is unknown. An illegal
+transition raises and changes nothing.
 
     PENDING ── started ──> RUNNING ── succeeded ──> DONE ─────┐
                               ├────── unneeded ───> UNNEEDED ─┤
                               ├────── failed ─────> FAILED ───┼── undo-started ──> UNDOING ── undone ──> UNDONE
                               └────── lost ───────> UNKNOWN ──┘                       └───── undo-failed ──> STUCK
 
-A run goes back to its drain where a takeover outdates its proofs: the steps since then are started again.
+A run goes back to its drain if a takeover outdates its proofs: the steps since then are started again.
 """
 
 from __future__ import annotations
@@ -88,8 +87,8 @@ class Entry:
     @property
     def fences(self) -> bool:
         """Say whether the line is the intent of a call that may keep clients out. The fence of a lost site that cannot
-        be reached only writes down that it is owed."""
-        return self.kind == "intent" and self.verb == FENCE and mapping(self.call).get("goal") not in _WRITTEN
+        be reached only records a debt."""
+        return self.kind == "intent" and self.verb == FENCE and mapping(self.call).get("goal") not in _RECORD_GOALS
 
     @property
     def let_in_at(self) -> datetime | None:
@@ -137,7 +136,7 @@ def is_held(path: Path) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Lines that fit together. `wrong` has the number of the first line that does not fit, and why; `torn`: an
+    """A valid chain of lines. `wrong` has the number of the first line that does not fit, and why; `torn` says that an
     incomplete last line follows."""
 
     entries: list[Entry]
@@ -146,16 +145,15 @@ class Chain:
 
 
 def chain(raw: bytes, *, exact: bool = False) -> Chain:
-    """Read the lines that fit together. If `exact`, every byte must be as written, and a journal
-    of one torn line alone is damaged."""
+    """Read the valid chain of lines. If `exact`, every byte must be as written, and a single torn line is damaged."""
     entries: list[Entry] = []
     previous = GENESIS
-    *whole, rest = raw.split(b"\n")
-    for number, line in enumerate(whole, start=1):
+    *lines, rest = raw.split(b"\n")
+    for number, line in enumerate(lines, start=1):
         try:
             entry, sealed = Entry.of_line(line, exact=exact)
         except ValueError as error:
-            if number == len(whole) and not (exact and (rest or not entries)):
+            if number == len(lines) and not (exact and (rest or not entries)):
                 return Chain(entries, torn=True)  # the crash lost a part of the middle
             return Chain(entries, (number, "was altered" if exact else f"is not a journal line: {error}"))
         if exact and (entry.previous != previous or entry.seq != number):
@@ -199,15 +197,15 @@ class StepEvent(Enum):
     UNDO_FAILED = "undo-failed"
 
 
-# Each event leads to a state, from any of a set of states.
-_AFTER: Final[Mapping[StepEvent, tuple[StepState, set[StepState]]]] = {
+# Each event leads from any of a set of states to a state.
+_TRANSITIONS: Final[Mapping[StepEvent, tuple[StepState, set[StepState]]]] = {
     StepEvent.STARTED: (StepState.RUNNING, {StepState.PENDING, StepState.DONE, StepState.UNNEEDED, StepState.FAILED}),
     StepEvent.SUCCEEDED: (StepState.DONE, {StepState.RUNNING}),
     StepEvent.UNNEEDED: (StepState.UNNEEDED, {StepState.RUNNING}),
     StepEvent.FAILED: (StepState.FAILED, {StepState.RUNNING}),
     StepEvent.UNKNOWN: (StepState.UNKNOWN, {StepState.RUNNING}),
-    # The next process undoes a step that was left running by a process that died. A second `abort` tries again what
-    # the first could not undo, also after dying in the middle.
+    # Another process undoes a step of a process that died. A second `abort` repeats undos that failed or were
+    # interrupted.
     StepEvent.UNDO_STARTED: (StepState.UNDOING, {*StepState} - {StepState.PENDING, StepState.UNDONE}),
     StepEvent.UNDONE: (StepState.UNDONE, {StepState.UNDOING}),
     StepEvent.UNDO_FAILED: (StepState.STUCK, {StepState.UNDOING}),
@@ -215,19 +213,19 @@ _AFTER: Final[Mapping[StepEvent, tuple[StepState, set[StepState]]]] = {
 
 
 class IllegalMove(DrCtlError):
-    """A step was asked to do what its state does not allow: a defect in dr-ctl, or a journal that was altered."""
+    """A step's state does not permit an event: a defect in dr-ctl, or an altered journal."""
 
 
-def after(state: StepState, event: StepEvent) -> StepState:
+def next_state(state: StepState, event: StepEvent) -> StepState:
     """Return the state that follows; raises `IllegalMove` where the table has no row."""
-    then, states = _AFTER[event]
+    following, states = _TRANSITIONS[event]
     if state not in states:
         raise IllegalMove(f"a step that is {state.value} cannot be {event.value}")
-    return then
+    return following
 
 
 @dataclass(frozen=True, slots=True)
-class StepPast:
+class PastStep:
     """A planned step with its state by the journal."""
 
     step: PlannedStep
@@ -241,10 +239,10 @@ class StepPast:
 @dataclass(frozen=True, slots=True)
 class RunState:
     """The state of a run by its journal. `plan` is the first plan, with the state before the run; `steps` has the steps
-    of later plans too. `activation_sent` is true once an activating call went out and was not disproved."""
+    of later plans too. `activation_sent` is true once an activating call was sent and its effect is not disproved."""
 
     plan: Plan
-    steps: tuple[StepPast, ...]
+    steps: tuple[PastStep, ...]
     activation_sent: bool
 
     @property
@@ -257,7 +255,7 @@ class RunState:
 
 
 def replay(entries: Sequence[Entry]) -> RunState:
-    """Replay the lines through the table of states; raises `JournalDamaged` for lines that are no run of dr-ctl."""
+    """Derive the state of a run from its lines; raises `JournalDamaged` if they are no run of dr-ctl."""
     try:
         plans = [read(Plan, entry.evidence["plan"]) for entry in entries if entry.kind == "run"]
         if not plans:
@@ -267,22 +265,22 @@ def replay(entries: Sequence[Entry]) -> RunState:
         activation = False
         for entry in entries:
             if entry.kind == "step" and entry.step is not None and entry.outcome is not None:
-                states[entry.step] = after(states[entry.step], StepEvent(entry.outcome))
+                states[entry.step] = next_state(states[entry.step], StepEvent(entry.outcome))
                 if entry.verb == ACTIVATE and entry.outcome == StepEvent.FAILED.value:
                     activation = False
             elif entry.kind == "intent" and entry.verb == ACTIVATE:
                 activation = True
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise JournalDamaged(f"the journal holds no run that can be read: {type(error).__name__}: {error}") from error
-    return RunState(plans[0], tuple(StepPast(step, states[step.id]) for step in steps.values()), activation)
+    return RunState(plans[0], tuple(PastStep(step, states[step.id]) for step in steps.values()), activation)
 
 
 def outage_s(entries: Sequence[Entry]) -> float | None:
     """Return the seconds from the first call of the fence until clients were let in, at the target or again at the
     source, plus the seconds for which a takeover kept them out before or after that.
 
-    The journal's times count, so a resumed run includes the time between the two processes. Returns None where no
-    fence's call went out, no client was let in since, or the clock was set back meanwhile.
+    The journal's times count, so a resumed run includes the time between the two processes. Returns None without a
+    fence's call, without clients let in since, or if the clock was set back.
     """
     fenced, let_in = fenced_at(entries), let_in_at(entries)
     if fenced is None or let_in is None or let_in < fenced:
@@ -313,8 +311,8 @@ def fenced_at(entries: Sequence[Entry]) -> datetime | None:
 OUT_AGAIN_S: Final = "out_again_s"
 """The evidence key for the longest time that a takeover kept clients out of a serving site."""
 LET_IN_AT: Final = "let_in_at"
-"""The evidence key for the moment clients got in: the activation ends later, with the held messages."""
-_WRITTEN: Final = (Goal.CREATE.value, Goal.DELETE.value)
+"""The evidence key for the moment when clients got in: the activation ends later, with the held messages."""
+_RECORD_GOALS: Final = (Goal.CREATE.value, Goal.DELETE.value)
 # These ends of steps let clients in, at the target or again at the source.
 _LETS_IN: Final = {
     (ACTIVATE, StepEvent.SUCCEEDED.value),
@@ -335,8 +333,8 @@ class Journal:
         self._mutex = threading.Lock()
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            # Lock before reading: lines that another process still writes must not be cut off.
-            self._hold()
+            # Lock before reading, so that lines of another process are not removed.
+            self._lock_file()
             entries = read_entries(path)
             self._states = {past.step.id: past.state for past in replay(entries).steps} if entries else {}
         except BlockingIOError as error:
@@ -347,30 +345,30 @@ class Journal:
             raise
         self._path, self._size = path, sum(len(entry.to_line().encode("utf-8", ENCODE_ERRORS)) for entry in entries)
         self._reserve = Reserve(path.with_name(RESERVE))
-        self._cut()
+        self._truncate()
         sync_folder(path.parent)
         self.count = len(entries)
         self.last_hash = entries[-1].hash() if entries else GENESIS
         self._entries = [entry for entry in entries if entry.kind != _SAMPLE]
 
-    def _hold(self) -> None:
+    def _lock_file(self) -> None:
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             system().sleep(_ASKED_WITHIN_S)  # a reader holds the lock for a moment in `is_held`
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
-    def _cut(self) -> None:
+    def _truncate(self) -> None:
         os.ftruncate(self._file, self._size)
         os.lseek(self._file, self._size, os.SEEK_SET)
 
     @property
     def changed(self) -> bool:
-        """Say whether a call went out, from this process or an earlier one."""
+        """Say whether this process or an earlier one sent a call."""
         return any(entry.kind == "intent" for entry in self._entries)
 
     def entries(self) -> list[Entry]:
-        """Return all lines in order, those of earlier processes too, without the very many samples."""
+        """Return all lines in order, with those of earlier processes, without samples."""
         return [*self._entries]
 
     def replay(self) -> RunState:
@@ -379,22 +377,22 @@ class Journal:
     def close(self) -> None:
         os.close(self._file)
 
-    def run(self, plan: Plan, by: Mapping[str, Json]) -> None:
-        """Begin to execute a plan; `by` names the user, the host and the version. Raises `CannotWrite`."""
+    def run(self, plan: Plan, started_by: Mapping[str, Json]) -> None:
+        """Begin to execute a plan; `started_by` has the user, the host and the version. Raises `CannotWrite`."""
         try:
             self._reserve.take()
         except CannotWrite:
             if self.count == 0:
                 self._path.unlink()  # the run never began, so no open run may remain
             raise
-        self._append([("run", None, None, None, {"plan": document(plan), "by": dict(by)})])
+        self._append([("run", None, None, None, {"plan": document(plan), "by": dict(started_by)})])
         self._states |= {step.id: StepState.PENDING for step in plan.steps}
 
     def step(self, step: PlannedStep, event: StepEvent, evidence: Mapping[str, Json]) -> None:
-        """Move a step; raises `IllegalMove` before anything is written."""
-        moved = after(self._states[step.id], event)
+        """Record an event of a step; raises `IllegalMove` before anything is written."""
+        state = next_state(self._states[step.id], event)
         self._append([("step", step.id, None, event.value, evidence)])
-        self._states[step.id] = moved
+        self._states[step.id] = state
 
     def intents(self, step: PlannedStep, calls: Sequence[Call]) -> list[int]:
         """Put all intents on disk with one sync; returns their `seq` numbers."""
@@ -407,7 +405,7 @@ class Journal:
         )
 
     def sample(self, step: PlannedStep, evidence: Mapping[str, Json]) -> None:
-        """Write a figure for the report, which is worth neither a sync inside a wait nor reserved room."""
+        """Write a figure for the report, without a sync and without the reserve."""
         self._append([(_SAMPLE, step.id, None, None, evidence)], sync=False)
 
     def lock(self, evidence: Mapping[str, Json]) -> None:
@@ -448,10 +446,10 @@ class Journal:
             return self.count - len(entries) + 1
 
     def _sync(self) -> None:
-        """Put the lines on disk. The reserve serves file systems that notice only here that no room is left."""
+        """Put the lines on disk; some file systems notice a full disk only here, and then the reserve helps."""
         while True:
             try:
-                getattr(os, "fdatasync", os.fsync)(self._file)  # not every system has the cheaper of the two
+                getattr(os, "fdatasync", os.fsync)(self._file)  # not every system has fdatasync
             except OSError as error:
                 if error.errno not in NO_ROOM or not self._reserve.give_back():
                     raise
@@ -470,7 +468,7 @@ class Journal:
                 if error.errno not in NO_ROOM:
                     raise
                 full = error
-            self._cut()
+            self._truncate()
             if not needed:
                 return False
             if not self._reserve.give_back():

@@ -1,13 +1,13 @@
-"""Judges the locks on the brokers, which let one run at a time act, from whatever host: which lock still counts.
+"""Judges the locks on the brokers, which let one run at a time act, from any host.
 
-A lock is a document that a broker keeps: in Artemis an internal queue, named by site and epoch, with the text in an
-attribute. Creating one is atomic, so of two runs one gets it. The document's number is
-the epoch, one higher than every epoch seen at any broker, so a run notices when its lock was taken over. The lock
-expires by the clock of the broker that keeps it, the only clock that all runs share. A released lock stays there,
-marked, so the highest epoch is never forgotten. `engine.holding` takes and holds them.
+A lock is a document that a broker stores: in Artemis an internal queue, named by site and epoch, with the text in an
+attribute. Creating one is atomic, so of two runs one gets it. The document's number is the epoch, one higher than every
+epoch at any broker, so a run notices when its lock was taken over. The lock expires by the clock of its broker, the
+only clock that all runs share. A released lock stays there, marked, so that the highest epoch is known.
+`engine.holding` takes and holds the locks.
 
-Where brokers create nothing atomically, `FolderStore` keeps their documents in files: creating one is atomic on this
-machine, and such a lock holds for one machine only.
+For brokers that cannot create a document atomically, `FolderStore` stores documents in files; such a lock holds for
+this machine only.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from dr_ctl.engine.disk import private
 from dr_ctl.engine.runs import Locked, write_text
 
 LOCK: Final = "lock"
-# The text reported for a queue with a lock's name that dr-ctl did not make: no lock, but its epoch is taken.
+# The text of a queue with a lock's name that dr-ctl did not make: it is no lock, but its epoch is in use.
 NOBODYS: Final = "nobody's"
 _NEVER: Final = 2**62
-_GONE: Final = "nobody: it is gone"  # the `run` of a lock that was written and is not there any more
-_FAR_MS: Final = 50_000_000_000_000  # about 1 600 years: a moment that is further away may have no date
+_GONE: Final = "nobody: it is gone"  # the `run` of a lock that was written and does not exist any more
+_FAR_MS: Final = 50_000_000_000_000  # about 1 600 years: a later moment may have no date
 
 
 @dataclass(frozen=True, slots=True)
 class LockDocument:
-    """A lock's record of its run. Times are by the clock of the broker that keeps the document. `state` identifies the
+    """A lock's record of its run. Times are by the clock of the broker that stores the document. `state` identifies the
     state directory, `boot` the start of the machine. `paused_before` has the queues that were paused before the run,
-    whose pauses nobody lifts. `paused` has those that runs paused, by run: a run that takes over from a dead run lifts
-    the dead run's pauses as well. `last_hash` and `count` are the last hash and the number of lines of the journal."""
+    which no run resumes. `paused` has those that runs paused, by run: the next run resumes those of a dead run too.
+    `last_hash` and `count` are the last hash and the number of lines of the journal."""
 
     epoch: int
     run: str
@@ -72,7 +72,7 @@ class LockDocument:
         return not self.released and now_ms < self.expires_ms
 
     def same(self, other: LockDocument) -> bool:
-        """Say whether both are documents of one lock, whatever was written into it since."""
+        """Say whether both are the same lock, maybe with other contents."""
         own_id, other_id = ((lock.epoch, lock.run, lock.host, lock.pid, lock.state) for lock in (self, other))
         return own_id == other_id
 
@@ -86,7 +86,7 @@ class LockDocument:
             row = json.loads(text)
             lock = read(cls, {**row, "epoch": epoch})
             if document(lock).keys() - {*row, "epoch"} or abs(lock.start_ms) > _FAR_MS:
-                raise ValueError("not all that a lock has")
+                raise ValueError("a field of a lock is missing")
         except UNREADABLE:
             return cls(epoch=epoch, run="a run whose lock cannot be read", expires_ms=_NEVER)
         return lock
@@ -94,7 +94,7 @@ class LockDocument:
 
 @dataclass(frozen=True, slots=True)
 class LockReading:
-    """The locks of one broker at one moment of its clock; `taken` has further numbers that are not free."""
+    """The locks of one broker at one moment of its clock; `taken` has further epochs that are in use."""
 
     site: str
     pair: str
@@ -112,50 +112,47 @@ class Forbidden(BrokerError):
 
 
 class Store(Protocol):
-    """The documents of one broker. Raises `BrokerError` where it does not answer as asked."""
+    """The documents of one broker. Every method may raise `BrokerError`."""
 
     site: str
     pair: str
 
     def read(self, kind: str) -> tuple[int, Sequence[tuple[int, str]]]:
-        """Return the broker's clock, and the documents of a kind by number, as of the same moment: whole documents with
-        any content, and `NOBODYS` for those that clients can have made."""
+        """Return the broker's clock, and the documents of a kind by number at that moment, with `NOBODYS` as the text
+        of those that a client may have made."""
 
     def recent(self, kind: str) -> tuple[float, int, Sequence[tuple[int, str]]] | None:
-        """Return the age in seconds of the newest reading, whatever its purpose, and the result of `read` then."""
+        """Return the age in seconds of the newest reading for any purpose, and its result as `read` has it."""
 
     def create(self, kind: str, number: int, text: str) -> bool:
         """Create a document atomically: of several runs that try, one succeeds. Raises `Forbidden`."""
 
     def update(self, kind: str, number: int, text: str) -> None:
-        """Overwrite a document; raises where the document is gone."""
+        """Overwrite a document; raises if it does not exist."""
 
     def delete(self, kind: str, number: int) -> None:
-        """Remove a document; raises where the document is gone."""
+        """Remove a document; raises if it does not exist."""
 
     def why_forbidden(self) -> str | None:
-        """Say why no document can be created there, without trying; None if nothing is known against it."""
+        """Say why no document can be created there, without an attempt; None if no reason is known."""
 
     def close(self) -> None: ...
 
 
-# The following functions decide by a reading, without any call.
-
-
-def against(reading: LockReading, me: LockDocument, broken: Collection[LockDocument] = ()) -> LockDocument | None:
-    """Return the lock that keeps this run out, if any. A lock broken at one broker is broken at the others too."""
+def rival_lock(reading: LockReading, me: LockDocument, broken: Collection[LockDocument] = ()) -> LockDocument | None:
+    """Return the live lock of another run, if any. A lock that was broken at one broker is broken at all."""
     newest = sorted(reading.documents, key=lambda lock: -lock.epoch)
-    live = (lock for lock in newest if lock.live(reading.now_ms) and not ended(lock, me))
+    live = (lock for lock in newest if lock.live(reading.now_ms) and not has_ended(lock, me))
     return next((lock for lock in live if not any(lock.same(other) for other in broken)), None)
 
 
-def ended(lock: LockDocument, me: LockDocument) -> bool:
-    """Say whether the run of a lock is gone, released or not: a run of this STATE and this start of this machine whose
-    process does not exist. A copy of the disk has the same STATE, but its runs live elsewhere."""
+def has_ended(lock: LockDocument, me: LockDocument) -> bool:
+    """Say whether the run of a lock has ended, even without a release: its process does not exist any more, and it ran
+    in this STATE, on this machine since its start. A copy of the disk has the same STATE on another machine."""
     if not me.state or lock.state != me.state:
         return False
     if not lock.boot:
-        return True  # no boot id: no other run of this STATE lives while this run holds the STATE's own lock
+        return True  # without a boot id: this run holds the lock of STATE, so no other run of STATE lives
     on_this_machine = (lock.host, lock.boot) == (me.host, me.boot)
     return on_this_machine and (lock.pid == me.pid or not machine.process_lives(lock.pid))
 
@@ -167,7 +164,7 @@ def next_epoch(readings: Iterable[LockReading]) -> int:
     return next(number for number in itertools.count(highest + 1) if number not in taken)
 
 
-def lost_to(reading: LockReading, me: LockDocument) -> LockDocument | None:
+def replaced_by(reading: LockReading, me: LockDocument) -> LockDocument | None:
     """Return the lock of another run that replaced this run's lock; None while this run still holds its own."""
     others = [lock for lock in reading.documents if lock.epoch >= me.epoch and not lock.same(me)]
     if others:
@@ -175,8 +172,8 @@ def lost_to(reading: LockReading, me: LockDocument) -> LockDocument | None:
     return None if any(lock.same(me) for lock in reading.documents) else LockDocument(me.epoch, _GONE)
 
 
-def inherited(reading: LockReading) -> dict[str, tuple[str, ...]]:
-    """Return, by run, the queues that no run has resumed since that run paused them. The next run must resume them."""
+def inherited_pauses(reading: LockReading) -> dict[str, tuple[str, ...]]:
+    """Return by run the queues that are still paused since that run; the next run must resume them."""
     paused: dict[str, tuple[str, ...]] = {}
     for lock in reading.documents:
         for run, names in lock.paused.items():
@@ -203,12 +200,14 @@ def _read(store: Store, now_ms: int, texts: Sequence[tuple[int, str]]) -> LockRe
     )
 
 
-def held_by(name: str, document: LockDocument) -> Locked:
+def locked_error(name: str, document: LockDocument) -> Locked:
     if document.run == _GONE:
-        see = "See what that broker's log says of queues named dr-ctl.lock…; then type the same command again."
-        return Locked(f"the lock at {name} could not be had: it was written, and is not there", remedy=see)
-    remedy = "Wait for it to end. Only if its process is certain to be gone: --break-lock --reason TEXT; a lock that "
-    remedy += "nobody renews runs out within a minute."
+        see = "Search that broker's log for queues named dr-ctl.lock…; then run the same command again."
+        return Locked(
+            f"the lock at {name} could not be taken: it was written, but the broker does not have it", remedy=see
+        )
+    remedy = "Wait for it to end. Only if its process has certainly ended: --break-lock --reason TEXT; a lock that "
+    remedy += "is not renewed expires within a minute."
     return Locked(f"another run holds the lock at {name}: {document.described}", remedy=remedy)
 
 
@@ -221,14 +220,13 @@ class FolderStore:
         self._folder = folder / site / pair
 
     def read(self, kind: str) -> tuple[int, Sequence[tuple[int, str]]]:
-        """Read by this machine's clock, the only one that judges these documents."""
+        """Return this machine's clock, the only one for these documents, and the documents."""
         now_ms = int(system().now().timestamp() * 1000)
         documents: list[tuple[int, str]] = []
         try:
             for path in self._folder.glob(f"{kind}.*"):
                 number = path.name.removeprefix(f"{kind}.")
                 with suppress(FileNotFoundError):  # removed since by another run
-                    # The number of a damaged document is not free either.
                     documents += [(int(number), path.read_text("utf-8", "replace"))] if number.isdecimal() else []
         except OSError as error:
             raise BrokerError(f"the documents in {self._folder} cannot be read: {error}") from error
@@ -238,7 +236,6 @@ class FolderStore:
         """Return nothing: no reading of a broker has these documents."""
 
     def create(self, kind: str, number: int, text: str) -> bool:
-        """Create a whole document or none: the file gets its name once its content is on disk."""
         path = self._path(kind, number)
         temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
         try:
@@ -256,7 +253,7 @@ class FolderStore:
     def update(self, kind: str, number: int, text: str) -> None:
         path = self._path(kind, number)
         if not path.exists():
-            raise BrokerError(f"{path} is gone")
+            raise BrokerError(f"{path} does not exist any more")
         try:
             write_text(path, text)
         except OSError as error:

@@ -104,13 +104,13 @@ class RunOptions:
     )
 
 
-_CALL: Final = ("site", "pair", "goal", "thing", "part", "about", "when", "at_most")
+_CALL_KEYS: Final = ("site", "pair", "goal", "thing", "part", "about", "when", "at_most")
 
 
 class Goal(Enum):
-    """The purpose of a call, whatever its request: the state of its `thing` after the call succeeded."""
+    """The purpose of a call, whatever its request: the state of its `resource` after the call succeeded."""
 
-    OPEN = "open"  # a listener lets in
+    OPEN = "open"  # a listener lets clients in
     CLOSE = "close"
     GRANT = "admit"  # the clients' roles may do what they do
     RESTORE = "restore"  # every role may do just what it did before a fence
@@ -118,12 +118,12 @@ class Goal(Enum):
     CUT = "cut"  # clients' connections are ended
     PAUSE = "pause"  # a queue delivers nothing
     RESUME = "resume"
-    CREATE = "write"  # a document, or another queue of dr-ctl's own, stands there
+    CREATE = "write"  # a document, or another queue of dr-ctl's own, exists
     DELETE = "strike"
-    LINK_UP = "link-up"  # the sender of messages to the peer, or the delivery of those from the peer, is started
+    LINK_UP = "link-up"  # the link to the peer, or the delivery of messages from it, is started
     LINK_DOWN = "link-down"
     MOVE = "move"  # messages of a queue
-    COPY = "copy"  # messages that lie at the peer
+    COPY = "copy"  # messages of the peer
     REMOVE = "remove"
     HAND_OVER = "hand-over"  # a broker gives up the store, so that the other one takes it
     START = "start"  # a workload, or a broker's process, runs
@@ -131,7 +131,7 @@ class Goal(Enum):
     HOOK = "hook"  # a command of the installation's own
 
 
-# The thing of a call for every listener, every queue or every role.
+# The resource of a call for every listener, every queue or every role.
 ALL: Final = ""
 
 
@@ -139,16 +139,16 @@ ALL: Final = ""
 class Call:
     """A request that changes something at one broker, with its purpose.
 
-    The unit that the call belongs to is "" for a call of the whole site. `thing` names the listener, queue or role
-    that the goal is about. Calls that one step makes one after the other differ in their phase. `request` is opaque to
-    all but the sender. `when` is None for a call that always goes out, else the condition for sending; `at_most` bounds
-    how often.
+    The unit that the call belongs to is "" for a call of the whole site. `resource` names the listener, queue, role or
+    document that the goal is about. Calls that one step makes one after the other differ in their phase. Only the
+    sender reads `request`. `when` is None for a call that is always sent, else the condition for sending; `at_most`
+    bounds how often it is sent.
     """
 
     site: str
     unit: str = field(metadata=key("pair"))
     goal: Goal
-    thing: str
+    resource: str = field(metadata=key("thing"))
     phase: str = field(default="", metadata=key("part"), kw_only=True)
     request: Mapping[str, Json] = field(hash=False, metadata=key(flat=True))
     summary: str = field(metadata=key("about"))
@@ -157,16 +157,16 @@ class Call:
 
     @classmethod
     def __get_pydantic_core_schema__(cls, of: Any, handler: Any) -> Any:
-        from pydantic_core.core_schema import no_info_before_validator_function  # noqa: PLC0415 - to read back alone
+        from pydantic_core.core_schema import no_info_before_validator_function  # noqa: PLC0415 - to read back locked_file
 
         made = handler(of)
         definition = handler.resolve_ref_schema(made)
-        definition["schema"] = no_info_before_validator_function(_gathered, definition["schema"])
+        definition["schema"] = no_info_before_validator_function(_collect_request, definition["schema"])
         return made
 
 
-def _gathered(row: Mapping[str, Json]) -> dict[str, Any]:
-    own = {name: value for name, value in row.items() if name in _CALL}
+def _collect_request(row: Mapping[str, Json]) -> dict[str, Any]:
+    own = {name: value for name, value in row.items() if name in _CALL_KEYS}
     return {**own, "request": {name: value for name, value in row.items() if name not in own}}
 
 
@@ -205,11 +205,11 @@ class PlannedStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Every step in order. `baseline` has the settings that dr-ctl may change, as before the run; undo restores them.
+    """All steps in order. `baseline` has the settings that dr-ctl may change, as before the run; undo restores them.
 
     `serving` lists the sites that served before the run, `already_moved` the units that the target serves before it.
-    `untouched` lists units that nobody asked to move, and `served` the site of each. `basis` is the state that the plan
-    was decided from, without counters. A plan with `as_if_lost` is never carried out: that site is not lost.
+    `untouched` lists units that the request does not name, and `served` the site of each. `basis` is the state that the
+    plan was decided from, without counters. A plan with `as_if_lost` is never executed: that site is not lost.
     """
 
     schema: Literal["dr-ctl/plan/1"] = field(default="dr-ctl/plan/1", init=False)
@@ -240,7 +240,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A refusal with all reasons at once; no call was made. `plan` stands there if it is refused for its loss alone."""
+    """A refusal with all reasons at once; no call was made. It has the `plan` if only the loss is refused."""
 
     findings: tuple[Finding, ...]
     code: ExitCode = ExitCode.PRECHECK_FAILED
@@ -249,7 +249,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class AlreadyThere:
-    """The wanted state was seen to hold, so no plan is needed."""
+    """The wanted state holds already, so no plan is needed."""
 
     text: str
     findings: tuple[Finding, ...]
@@ -259,5 +259,5 @@ Decision = Plan | Refusal | AlreadyThere
 
 
 def plan_of(decided: Decision) -> Plan | None:
-    """Return the plan that was decided, or is refused for its loss alone."""
+    """Return the plan that was decided, or is refused only for its loss."""
     return decided if isinstance(decided, Plan) else decided.plan if isinstance(decided, Refusal) else None

@@ -1,4 +1,4 @@
-"""Makes a plan, or a refusal with all its reasons, from the request and the observation. Makes no call.
+"""Makes a plan, or a refusal with all its reasons, from the request and the observation. Pure.
 
 A resumed run is planned here too. The run's history gives the source, the target and the state before the run; the new
 observation decides which steps are left.
@@ -31,8 +31,8 @@ def plan(
     *,
     replaces_run: bool = False,
 ) -> Decision:
-    """Decide every step, or refuse with all reasons. A plan that takes the place of an unfinished run (`replaces_run`)
-    is made even if the wanted state holds."""
+    """Decide every step, or refuse with all reasons. A plan that replaces an unfinished run (`replaces_run`) is made
+    even if the wanted state holds."""
     renamed = roles.renamed_sites(snapshot) if spec.operation != operations.FENCE else None
     if (impossible := roles.missing_units(snapshot, spec) or renamed) is not None:
         return Refusal((impossible,))
@@ -54,7 +54,7 @@ def plan(
     by_unit = recipe.moves_parts
     source = roles.source_of(relevant, spec, past, cut_off=cuts_off, reopened=source_reopened, by_unit=by_unit)
     if isinstance(source, Finding):
-        # The topology's own findings say why a role is not known; all are reported at once.
+        # The topology's own findings explain an unknown role; all are reported at once.
         problem, others = source, _errors(recipe, snapshot, spec)
         # Not even a fence helps if each site has errors against it.
         if problem == roles.both_open(relevant) and all(against := against_fences(recipe, snapshot)):
@@ -69,7 +69,7 @@ def plan(
     of_lost = [*roles.alive_beside_target(relevant, spec), *roles.takeover_risks(relevant, spec)] if is_failover else []
     findings = [*of_lost, *recipe.why_not(snapshot, move)]
     if source_reopened:
-        # Findings cannot stop a move that is already made: the source, which is open again, has to be closed.
+        # The move is made already, so no finding refuses it: the source, which is open again, has to be closed.
         findings = [replace(finding, severity=_milder(finding)) for finding in findings]
         findings = [found("DR-ROLE-018", source=source, target=spec.target), *findings]
     missing = sorted({step.verb for step in runbook.steps} - recipe.verbs() - operations.ENGINE_VERBS)
@@ -77,7 +77,8 @@ def plan(
         findings = [found("DR-BOOK-004", runbook=runbook.path.name, steps=", ".join(missing)), *findings]
     if any(finding.severity is Severity.ERROR for finding in findings):
         return Refusal(tuple(findings))
-    finishing = past is not None and spec.operation in operations.MOVING and (source_reopened or _moved(relevant, move))
+    has_moved = source_reopened or _target_serves_all(relevant, move)
+    finishing = past is not None and spec.operation in operations.MOVING and has_moved
     lines = _lines(runbook, relevant, move, past)
     if finishing:
         verbs = operations.CLOSING_AGAIN if source_reopened else operations.FINISHING
@@ -85,7 +86,7 @@ def plan(
     if already_failed_over:
         lines = [line for line in lines if line.verb in operations.KEEPING_OUT]
     steps = _steps(lines, recipe, snapshot, move, past, finishing=finishing)
-    not_asked = [unit for unit in snapshot.units if not spec.includes(unit.name)]
+    untouched = [unit for unit in snapshot.units if not spec.includes(unit.name)]
     decided = Plan(
         spec=spec,
         source=source,
@@ -96,8 +97,8 @@ def plan(
         cannot_know=tuple(recipe.cannot_know(move)),
         serving=past.plan.serving if past is not None else tuple(roles.sites_serving(relevant)),
         already_moved=move.already_moved,
-        untouched=tuple(unit.name for unit in not_asked),
-        served={unit.name: unit.serving for unit in not_asked if unit.serving} if past is None else past.plan.served,
+        untouched=tuple(unit.name for unit in untouched),
+        served={unit.name: unit.serving for unit in untouched if unit.serving} if past is None else past.plan.served,
         basis=_basis(runbook, recipe, snapshot),
     )
     is_opened = source_reopened or already_failed_over or (past is not None and roles.serves_all(relevant, spec.target))
@@ -124,16 +125,16 @@ def _basis(runbook: Runbook, recipe: Recipe[O], snapshot: O) -> Mapping[str, Jso
 def _already_there(recipe: Recipe[O], snapshot: O, move: Move) -> AlreadyThere | None:
     target, operation = move.target, move.spec.operation
     if operation == operations.REINSTATE or (
-        operation in operations.ALONE and operation not in (operations.ACTIVATE, operations.DRAIN)
+        operation in operations.SINGLE_STEPS and operation not in (operations.ACTIVATE, operations.DRAIN)
     ):
         text = recipe.holds_already(snapshot, move)
         return AlreadyThere(f"{text}; nothing was changed", ()) if text is not None else None
-    if operation == operations.DRAIN or not _moved(roles.part_of(snapshot, move.spec), move):
+    if operation == operations.DRAIN or not _target_serves_all(roles.part_of(snapshot, move.spec), move):
         return None
     if operation == operations.FAILOVER and recipe.holds_already(snapshot, move) is None:
-        return None  # another party opened the target; keeping the lost site's messages out still has a price
+        return None  # somebody else opened the target, and a quarantine still has a price
     against = recipe.why_not(snapshot, move)
-    kept = [of for of in against if of.severity is not Severity.ERROR or RefusalScope.WHERE_IT_SERVES in of.weighs]
+    kept = [row for row in against if row.severity is not Severity.ERROR or RefusalScope.WHERE_IT_SERVES in row.weighs]
     findings = [replace(finding, severity=_milder(finding)) for finding in kept]
     are_all = all(move.spec.includes(unit.name) for unit in snapshot.units)
     serves = f"{target} serves{'' if are_all else f' {brief(move.spec.units or ())}'}"
@@ -141,44 +142,44 @@ def _already_there(recipe: Recipe[O], snapshot: O, move: Move) -> AlreadyThere |
     return AlreadyThere(f"{serves} already; nothing was changed", (*beside, *findings))
 
 
-def _moved(snapshot: Observation, move: Move) -> bool:
-    """Say whether the target serves every unit. A returning site may be open by mistake."""
+def _target_serves_all(snapshot: Observation, move: Move) -> bool:
+    """Say whether the target serves every unit, and the source is not open."""
     return roles.serves_all(snapshot, move.target) and snapshot.roles[move.source] is not Role.SERVING
 
 
 def _keeps_out(snapshot: Observation, target: str) -> bool:
-    """Say whether the target serves alone since an earlier failover, whose price was accepted then."""
+    """Say whether only the target serves, since an earlier failover whose loss was accepted."""
     lost = roles.other(snapshot, target)
     kept = (debt.lost_site for debt in snapshot.debts if debt.kind is DebtKind.QUARANTINE and debt.kept_at == target)
     return roles.serves_all(snapshot, target) and snapshot.roles[lost] is not Role.SERVING and lost in kept
 
 
 def _moved_units(snapshot: Observation, target: str, past: RunState | None) -> tuple[str, ...]:
-    """Return the units that need no drain any more; a resumed run that has opened nothing keeps its plan's."""
+    """Return the units that the target serves; a resumed run that has opened nothing keeps those of its plan."""
     if past is not None and not past.activation_sent and not roles.serves_all(snapshot, target):
         return past.plan.already_moved
     return tuple(unit.name for unit in snapshot.units if unit.serving == target)
 
 
 def _lines(runbook: Runbook, snapshot: Observation, move: Move, past: RunState | None) -> Sequence[RunbookStep]:
-    """Choose the lines of the runbook. A reinstatement ends where both sites hold the same; a resumed failback does not
+    """Choose the lines of the runbook. A reinstatement ends with the reconciliation; a resumed failback does not
     reinstate twice. A site that answers is fenced at its listeners; only a silent site is cut off by a hook."""
     lines: Sequence[RunbookStep] = runbook.steps
     hooks = cutting_off(lines) if move.spec.operation in (operations.FAILOVER, operations.FENCE) else []
     if snapshot.roles[move.source] in (Role.SERVING, Role.STANDBY):
         lines = tuple(line for line in lines if line not in hooks)
     elif hooks:
-        more = {CUT_OFF: True}
-        lines = [replace(at, words={**at.words, **more}) if at.verb == operations.FENCE else at for at in lines]
+        mark = {CUT_OFF: True}
+        lines = [replace(row, words={**row.words, **mark}) if row.verb == operations.FENCE else row for row in lines]
     if move.spec.operation == operations.REINSTATE:
         ends = [number for number, line in enumerate(lines, start=1) if line.verb == operations.RECONCILE]
         lines = lines[: ends[0]] if ends else lines
     steps = past.steps if past is not None else ()
-    rejoined = any(step.step.verb == operations.RECONCILE and step.succeeded for step in steps)
-    # A site that a failback has opened in part is not a returned site that came back open.
+    reinstated = any(step.step.verb == operations.RECONCILE and step.succeeded for step in steps)
+    # A site that a failback has opened in part did not come back open.
     has_debt = any(move.target == debt.lost_site for debt in snapshot.debts)
     closed = snapshot.roles[move.source] is not Role.SERVING
-    if rejoined or (move.spec.operation == operations.FAILBACK and closed and not has_debt):
+    if reinstated or (move.spec.operation == operations.FAILBACK and closed and not has_debt):
         return [line for line in lines if line.verb not in operations.REJOINING]
     return lines
 
@@ -193,7 +194,7 @@ def _steps(
         number += 1
         undoable = undoable and line.verb != operations.NO_RETURN
         if line.verb in operations.ENGINE_VERBS:
-            steps.append(_general(number, line, undoable=undoable))
+            steps.append(_engine_step(number, line, undoable=undoable))
             continue
         draft = recipe.draft(line, snapshot, move)
         limits = draft.limits if draft.limits is not None else line.limits
@@ -205,13 +206,13 @@ def _steps(
     return tuple(steps)
 
 
-def _general(number: int, line: RunbookStep, *, undoable: bool) -> PlannedStep:
+def _engine_step(number: int, line: RunbookStep, *, undoable: bool) -> PlannedStep:
     about = str(line.words.get("sentence", _ABOUT[line.verb]))
     calls: tuple[Call, ...] = ()
     if line.verb == operations.HOOK:
         name = str(line.words["name"])
         about = f"the installation's own command {name}"
-        calls = (Call("", "", Goal.HOOK, name, {}, about),)  # the name says it all: no broker is asked
+        calls = (Call("", "", Goal.HOOK, name, {}, about),)  # no broker is involved
     return PlannedStep(number, line.verb, "", about, calls, limits=line.limits, undoable=undoable)
 
 

@@ -1,8 +1,8 @@
 """Protocols that topologies and outer layers implement for the engine, and the outcomes of their steps.
 
 A topology has two halves. The recipe is pure and turns an observation and a verb into steps. The driver observes
-brokers, applies steps and proves them. The planner holds only a recipe, the executor only a driver. An outcome is done,
-not needed, refused or unknown: a timeout is unknown, never a no.
+brokers, applies steps and proves them. The planner has only a recipe, the executor only a driver. An outcome is done,
+not needed, refused or unknown: a timeout is unknown, not a failure.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _OutcomeBase:
-    """The fields of every outcome. `word` names the outcome as journal, screen and report do."""
+    """The fields of every outcome. `word` is its name in journal, screen and report."""
 
     word: ClassVar[str]
 
@@ -33,14 +33,14 @@ class _OutcomeBase:
     findings: tuple[Finding, ...] = ()
 
     @classmethod
-    def of(cls, *findings: Finding, evidence: Mapping[str, Json] | None = None, **more: Any) -> Self:
-        """Make the outcome that has the text of the first of these findings."""
-        return cls(findings[0].text, evidence or {}, findings, **more)
+    def of(cls, *findings: Finding, evidence: Mapping[str, Json] | None = None, **fields: Any) -> Self:
+        """Make an outcome with the text of the first of these findings."""
+        return cls(findings[0].text, evidence or {}, findings, **fields)
 
 
 @dataclass(frozen=True, slots=True)
 class Done(_OutcomeBase):
-    """Brought about and verified."""
+    """The goal was reached, and verified."""
 
     word = "done"
 
@@ -54,8 +54,8 @@ class NotNeeded(_OutcomeBase):
 
 @dataclass(frozen=True, slots=True)
 class Failed(_OutcomeBase):
-    """Certainly not reached: journals call that refused. The undone run ends with `code`. If `proof_outdated`, what was
-    proven since the drain does not hold any more, and can be proven again with the clients kept out."""
+    """The goal was certainly not reached; journals call that refused. The undone run ends with `code`. `proof_outdated`
+    says that the proofs since the drain do not hold any more, and can be repeated with the clients kept out."""
 
     word = "refused"
 
@@ -91,10 +91,10 @@ class UnitSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class SignsOfLife:
-    """Sentences that speak against taking a site for lost. `nodes` are processes of its brokers that the settings do
-    not name, which may serve, or take over. `takeovers` are brokers without an active node, which may have one at any
-    moment, with the state of each node. `signs` show that a silent broker lives, `open_ports` that something accepts
-    connections at its port. A `late` broker accepts connections and answers late. A local fault has a `remedy`."""
+    """Evidence against the loss of a site, as sentences. `nodes` are processes of its brokers that the settings do not
+    name, which may serve, or take over. `takeovers` are brokers without an active node that may get one, with the state
+    of each node. `signs` show that a silent broker lives, `open_ports` that something accepts connections at its port.
+    A `late` broker accepts connections and answers late. A local fault has a `remedy`."""
 
     nodes: tuple[str, ...] = ()
     takeovers: tuple[str, ...] = ()
@@ -119,16 +119,16 @@ class Observation(Protocol):
 
     @property
     def debts(self) -> Sequence[Debt]:
-        """Debts that stand in documents on the brokers that answered."""
+        """Debts in documents on the brokers that answered."""
 
     @property
     def signs_of_life(self) -> Mapping[str, SignsOfLife]:
-        """The signs of life by site; a site without any may be left out."""
+        """The signs of life by site, maybe without sites that have none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Source, target and the state before the run, which a recipe needs beside the observation. In a reinstatement the
+    """Source, target and the state before the run, which a recipe needs with the observation. In a reinstatement the
     source is the site that serves, and the target the site that came back.
 
     `spec` names the units to move, of which the target serves `already_moved` before the run. `activation_sent` says
@@ -146,7 +146,7 @@ class Move:
         return self.spec.target
 
     def moves(self, unit: str | None) -> bool:
-        """Say whether a unit is to move: asked for, and not yet served by the target. False for None."""
+        """Say whether a unit is to move: requested, and not yet served by the target. False for None."""
         return self.spec.includes(unit) and unit not in self.already_moved
 
 
@@ -169,8 +169,8 @@ class StepPlan:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A named check before a move. `evidence` is the text that was read, None where nothing was read: then the check
-    never holds. `found` are the findings against the move."""
+    """A named check before a move. `evidence` is the text that was read, None if nothing was read: then the check does
+    not hold. `found` are the findings against the move."""
 
     name: str
     where: str
@@ -194,43 +194,43 @@ class Check:
 
 
 class Recipe(Protocol[O_contra]):
-    """Describes as values how a topology does each verb. Touches nothing: no broker, no file, no clock."""
+    """Describes as values how a topology implements each verb. Pure: uses no broker, no file, no clock."""
 
     @property
     def moves_parts(self) -> bool:
         """Say whether a unit can move without the others. Units served at different sites are then no error."""
 
     def verbs(self) -> frozenset[str]:
-        """Name the verbs of a runbook that this topology can do."""
+        """Return the verbs of a runbook that this topology implements."""
 
     def baseline(self, snapshot: O_contra) -> Mapping[str, Json]:
-        """Return the present value of everything dr-ctl may set, for an undo to put back.
+        """Return the present value of everything that dr-ctl may set, for an undo to restore.
 
         The shape is site -> unit -> {"paused": [names of the queues whose dispatch is stopped], …}; the rest is the
-        topology's own. The lock at the broker of the unit's name (`Store.pair`) keeps what was paused, so that whoever
-        lifts a run's pauses leaves these: units that share a broker stand together, under the broker's name.
+        topology's own. The lock at the broker of the unit's name (`Store.pair`) records these pauses, so that nobody
+        lifts them with those of a run: units that share a broker have one entry, under the broker's name.
         """
 
     def why_not(self, snapshot: O_contra, move: Move) -> Sequence[Finding]:
         """Return the findings on this move, errors first. Any error refuses the operation, also right before acting."""
 
     def checks(self, snapshot: O_contra, move: Move) -> Sequence[Check]:
-        """Return every check on a planned move, those of brokers that did not answer too."""
+        """Return every check on a planned move, also of brokers that did not answer."""
 
     def draft(self, step: RunbookStep, snapshot: O_contra, move: Move) -> StepPlan:
         """Decide a step with its exact calls, and the complete inverse from the baseline."""
 
     def basis(self, snapshot: O_contra) -> Mapping[str, Json]:
-        """Return the basis of a plan beside the roles: listeners, links, queues, pauses, versions; no counters."""
+        """Return the basis of a plan without the roles: listeners, links, queues, pauses, versions; no counters."""
 
     def holds_already(self, snapshot: O_contra, move: Move) -> str | None:
-        """Say that a reinstatement, a single step or an open target needs nothing to be done; None if it does."""
+        """Return the text that the operation's goal holds already, or None if there is something to do."""
 
     def not_replicated(self, snapshot: O_contra, move: Move) -> Sequence[str]:
         """Return sentences on data that the target will not have."""
 
     def cannot_know(self, move: Move) -> Sequence[str]:
-        """Return sentences on facts that no plan of this operation can know."""
+        """Return sentences on facts that a plan of this operation cannot know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,8 +242,8 @@ class Waited(Generic[T]):
 
 
 class StepContext:
-    """The services to a driver during a step. This class serves commands that only look: every change is refused, and a
-    step that can say what it would do says that instead. The executor's subclass writes every call down first."""
+    """The services to a driver during a step. This class serves commands that change nothing: it refuses every change.
+    The executor's subclass records every call first."""
 
     read_only: ClassVar[bool] = True
 
@@ -251,28 +251,28 @@ class StepContext:
         self._listener = listener
 
     def change(self, calls: Sequence[Call], send: Callable[[Sequence[Call]], Sequence[Outcome]]) -> list[Outcome]:
-        """Put the intents on disk, send, put the results on disk. Raises `Stopped` before, never in between."""
+        """Put the intents on disk, send, put the results on disk. Raises `Stopped` only before the intents."""
         del send
-        return [Failed("this command only looks") for _ in calls]
+        return [Failed("this command changes nothing") for _ in calls]
 
     def sample(self, evidence: Mapping[str, Json]) -> None:
-        """Note figures during a step, for the report's charts."""
+        """Record figures during a step, for the report's charts."""
 
     def report_waiting(self, subject: str, depth: int | None, why_not_moving: str | None) -> None:
-        """Show the state of a wait; the rate and the time to go follow from the earlier calls."""
+        """Show the state of a wait; the rate and the time left follow from the earlier calls."""
         self._listener(WaitProgress(subject, depth, None, None, why_not_moving))
 
     def notice(self, text: str) -> None:
         self._listener(Notice(text))
 
     def report(self, finding: Finding, out_s: float = 0.0) -> None:
-        """Add a finding to those of the run; clients were out once more before it, for `out_s` at most."""
+        """Add a finding to the run; clients were kept out again for at most `out_s` before it."""
 
     def outage_over(self) -> None:
-        """Note that clients get in at the target: the outage is over, although the step may go on."""
+        """Record that clients get in at the target, which ends the outage, although the step may go on."""
 
     def wait(self, seconds: float) -> None:
-        """Let time pass. Raises `Stopped` when a signal asked for a stop, and stopping is still safe."""
+        """Wait. Raises `Stopped` on a signal while stopping is still safe."""
         system().sleep(seconds)
 
     def monotonic(self) -> float:
@@ -291,12 +291,11 @@ class StepContext:
         hopeless: Callable[[T], bool] | None = None,
         meanwhile: Callable[[T], object] | None = None,
     ) -> Waited[T]:
-        """Read until `holds` was true of `stable_for` readings in a row, however late that is. Polls count from the
-        beginning of one reading to the beginning of the next, because clients are out meanwhile; each poll is twice as
-        long as the one before, up to `max_s`. `meanwhile` gets each reading after which the wait goes on.
+        """Read until `holds` was true of `stable_for` readings in a row. `poll_s` is the time from the beginning of one
+        reading to that of the next; it doubles after each reading, up to `max_s`. `meanwhile` gets each reading after
+        which the wait goes on.
 
-        A `hopeless` reading ends the wait at once; without `within_s` nothing else does. When the time is over, one
-        last reading that began after the deadline decides, so no answer from before the end gives a wait up.
+        A `hopeless` reading ends the wait at once, and `within_s` after one last reading that began after the deadline.
         """
         began_s, in_a_row = self.monotonic(), 0
         while True:
@@ -319,30 +318,30 @@ class StepContext:
 
 
 class Driver(Protocol[O_co]):
-    """Acts on the sites. The laws: doing twice is doing once; report the state without judging it; bound every wait;
-    never answer "no" when the answer is "not known"; zero counts only from a positive read of that very figure."""
+    """Acts on the sites. The rules: every act is idempotent; report the state without judging it; bound every wait;
+    never report "no" for "not known"; zero counts only if that figure was read."""
 
     def observe(self) -> O_co:
         """Observe both sites, in bounded time. An unreachable site is an observation, not an error."""
 
     def apply(self, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-        """Bring about the goal of the step and verify it; return NotNeeded, without a call, where it holds already."""
+        """Reach the goal of the step and verify it; return NotNeeded, without a call, if it holds already."""
 
     def undo(self, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-        """Make those calls of `step.inverse` whose effect does not hold, and verify all of it."""
+        """Make those calls of `step.inverse` whose effect does not hold, and verify the effect of all."""
 
     def by_hand(self, site: str) -> str:
-        """Say how a person lets clients in at a site again, in words that follow "by hand, "."""
+        """Say how a person lets clients in at a site again, as the end of a sentence after "by hand, "."""
 
 
 class Estimator:
-    """The pre-flight estimate, which is made in the background of the checks."""
+    """The estimate before a run, which is made in the background of the checks."""
 
     def begin(self) -> None:
         """Start it; returns at once."""
 
     def end(self, *, within_s: float, wait: Callable[[float], None]) -> Outcome:
-        """Take the answer, after `within_s` at most, then kill a process that still runs. Never refuses a run."""
+        """Return the result after at most `within_s`, and kill a process that still runs. Never refuses a run."""
         raise NotImplementedError
 
     def abandon(self) -> None:
@@ -356,7 +355,7 @@ class LossExposure(Protocol):
         """Return the bounds as of now, in the shape of `data.bounds`; null stands for not known."""
 
     def findings(self) -> Sequence[Finding]:
-        """Return findings on the knowledge that the bounds rest on."""
+        """Return findings on the data of the bounds."""
 
     def too_high(self, spec: Spec) -> Finding | None:
-        """Return the finding that demands a higher `--accept-loss`, if the bounds are too high."""
+        """Return the finding that asks for a higher `--accept-loss`, if the bounds exceed the accepted loss."""

@@ -1,9 +1,9 @@
-"""Reads the records of past runs from their files alone, and checks that these files are unaltered.
+"""Reads the records of past runs from their files, and checks that these files are unaltered.
 
-A damaged run must not hide the others: a value that cannot be read is None or empty, and `runs verify` judges the rest.
+A damaged run must not hide the others: a value that cannot be read is None or empty.
 
-The journal's own reader forgives what a crash leaves. An auditor forgives nothing in a run that has ended. Lines must
-be byte by byte as the journal writes them. Their number and last hash must match `result.json`, and `result.json` must
+The journal's own reader accepts the traces of a crash. An audit of a run that has ended does not: the bytes of the
+lines must be as the journal writes them, their number and last hash must match `result.json`, and `result.json` must
 repeat the last line. A person who rewrites every file can still invent a run; no check inside one directory can prove
 otherwise.
 """
@@ -57,8 +57,8 @@ class OutageBounds:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A run in short. `outcome` is the last command's, except `open`, `none` (never begun) and `aborted`. `ended` is
-    None while the run is open, `out` where clients were not kept out or nothing tells; `epoch` is that of the run's
+    """The summary of a run. `outcome` is the last command's, except `open`, `none` (never begun) and `aborted`. `ended`
+    is None while the run is open, `out` if clients were not kept out or that is unknown; `epoch` is that of the run's
     lock. `let_in` is the last step that let clients in, `fenced` the first call that could keep them out. `served` has
     the serving site of each unit by the run's result, None without a result; `served_before` are the sites that served
     when the run was planned. `installation` has facts of the settings, `plan_sha256` the digest of the signed plan.
@@ -89,14 +89,14 @@ class Record:
 
     @derived
     def took_s(self) -> float | None:
-        """The seconds from the first line to the last, pauses between two processes included."""
+        """The seconds from the first line to the last, with pauses between two processes."""
         if self.began is None or self.ended is None or self.ended < self.began:  # the clock was set back meanwhile
             return None
         return round((self.ended - self.began).total_seconds(), 3)
 
     @derived
     def by(self) -> str | None:
-        """The people who carried out a part of the run, in order; None if that is not known."""
+        """The people who executed a part of the run, in order; None if unknown."""
         return ", ".join(dict.fromkeys(filter(None, self.authors))) or None
 
 
@@ -159,14 +159,14 @@ def step_id(step: Mapping[str, Any]) -> str:
 
 
 def authors(entries: Iterable[Entry]) -> list[Mapping[str, Any]]:
-    """List the people who carried out each part of the run, by running, resuming or undoing it."""
-    by = [mapping(entry.evidence.get("by")) for entry in entries if entry.kind in ("run", "lock")]
-    return [author for author in by if author]
+    """List the people who executed each part of the run, by running, resuming or undoing it."""
+    listed = [mapping(entry.evidence.get("by")) for entry in entries if entry.kind in ("run", "lock")]
+    return [author for author in listed if author]
 
 
 def read_run(files: RunFiles) -> Material:
     """Read a run up to the first line that does not fit; the run's page shows missing or damaged parts as problems."""
-    entries, problem = _fitting(files.journal)
+    entries, problem = _valid_lines(files.journal)
     problems, result = [problem] if problem else [], of_file(files.result)
     if result is None and files.result.exists():
         problems.append("result.json could not be read: how the run ended is taken from the journal")
@@ -177,7 +177,7 @@ def read_run(files: RunFiles) -> Material:
     return Material(files.name, entries, _plans(files, entries), result, tuple(problems))
 
 
-def _fitting(path: Path) -> tuple[list[Entry], str | None]:
+def _valid_lines(path: Path) -> tuple[list[Entry], str | None]:
     """Return the lines up to the first that does not fit, and a sentence on the rest."""
     try:
         raw = path.read_bytes()
@@ -192,7 +192,7 @@ def _fitting(path: Path) -> tuple[list[Entry], str | None]:
 
 
 def _readable(path: Path) -> list[Entry]:
-    """Return the readable lines of the journal, whether they fit together or not, without its samples."""
+    """Return the readable lines of the journal without samples, even if they are no valid chain."""
     entries: list[Entry] = []
     with suppress(OSError):
         for line in path.read_bytes().split(b"\n"):
@@ -215,7 +215,8 @@ def record(files: RunFiles) -> Record:
     fenced = next((run.listener(entry) for entry in entries if entry.fences), None)
     epochs = [number(mapping(author.get("lock")).get("epoch")) for author in run.authors]
     epochs += [number(entry.evidence.get("epoch")) for entry in entries if entry.kind == "lock"]
-    units, out, last = map(mapping, items(run.data.get("pairs"))), _out(run.data), entries[-1].at if entries else None
+    units, out = map(mapping, items(run.data.get("pairs"))), _outage_bounds(run.data)
+    last = entries[-1].at if entries else None
     if out is None and outcome == ExitCode.STRANDED.outcome and fenced is not None and last and last >= fenced.at:
         out = OutageBounds((last - fenced.at).total_seconds(), None)  # clients were locked out to the end of the run
     return Record(
@@ -245,8 +246,8 @@ def record(files: RunFiles) -> Record:
 
 
 def how_ended(files: RunFiles) -> tuple[str, str, Mapping[str, Any]]:
-    """Say how a run ended, in a word and a sentence, and return its result. The word is the outcome of the last
-    command, but an undo that went well, with the outcome `ok`, makes the run `aborted`."""
+    """Return the outcome of a run, its summary and its result. The outcome is that of the last command, but a
+    successful undo makes the run `aborted`."""
     if files.open():
         return OPEN, "under way, or interrupted", {}
     if not files.result.exists():
@@ -259,14 +260,14 @@ def how_ended(files: RunFiles) -> tuple[str, str, Mapping[str, Any]]:
     return ABORTED if outcome == ExitCode.OK.outcome and was_undone is not None else outcome, summary, result
 
 
-def approvers(by: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
-    """List the people whose signatures stand under the plan of a run, by its journal."""
-    signed = [mapping(row) for author in by for row in items(mapping(author.get("approved")).get("by"))]
+def approvers(people: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    """List the people who signed the plan of a run, by its journal."""
+    signed = [mapping(row) for author in people for row in items(mapping(author.get("approved")).get("by"))]
     return tuple(dict.fromkeys(text(row.get("name")) for row in signed if text(row.get("name"))))
 
 
-def _out(data: Mapping[str, Any]) -> OutageBounds | None:
-    """Return the outage as the run measured it, or, of a failover, the bounds that readings give."""
+def _outage_bounds(data: Mapping[str, Any]) -> OutageBounds | None:
+    """Return the outage that the run measured, or the bounds by readings for a failover."""
     measured, bounds = number(data.get("outage_s")), mapping(data.get("out_s"))
     if measured is not None:
         return OutageBounds(measured, measured)
@@ -321,7 +322,7 @@ def check(files: RunFiles) -> Checked:
 
 
 def _against_result(path: Path, past: list[Entry]) -> Checked:
-    """Compare a chain that fits in itself with the result that sealed the run."""
+    """Compare a valid chain with the result that seals the run."""
     try:
         result: dict[str, Any] = json.loads(path.read_bytes())
         sealed = result.pop("journal")

@@ -1,7 +1,7 @@
-"""Finds the source of an operation, the site that it leaves, by the roles that were seen, or says why it cannot be
-told; and works out which site serves each unit where units can be moved one by one. Reads and writes nothing.
+"""Finds the source of an operation, the site that it leaves, by the observed roles, or says why it is unknown; and
+finds the site that serves each unit where units can be moved one by one. Pure.
 
-"Cannot tell" is never "no": a site that does not answer is neither closed nor gone.
+Unknown is never "no": a site that does not answer is neither closed nor down.
 """
 
 import re
@@ -34,16 +34,16 @@ def queues_option(spec: Spec) -> str:
 
 def with_queues(findings: Iterable[Finding], spec: Spec) -> tuple[Finding, ...]:
     """Name the queues of the request in the remedies of its findings."""
-    more = queues_option(spec).replace("\\", r"\\")
-    if not more:
+    option = queues_option(spec).replace("\\", r"\\")
+    if not option:
         return tuple(findings)
-    named = ((finding, _COMMAND_WITHOUT_QUEUES.sub(rf"`\1{more}`", finding.remedy)) for finding in findings)
+    named = ((finding, _COMMAND_WITHOUT_QUEUES.sub(rf"`\1{option}`", finding.remedy)) for finding in findings)
     return tuple(replace(finding, remedy=remedy) for finding, remedy in named)
 
 
 @dataclass(frozen=True, slots=True)
 class DerivedObservation:
-    """An `Observation` made from another one: with some of its units alone, or with another role of a site."""
+    """An `Observation` made from another one: with some of its units only, or with another role of a site."""
 
     roles: Mapping[str, Role]
     units: Sequence[UnitSnapshot]
@@ -52,7 +52,7 @@ class DerivedObservation:
 
 
 def part_of(snapshot: Observation, spec: Spec) -> Observation:
-    """Leave the units out that the operation is not about. A site that serves only such units counts as standby."""
+    """Leave out the units that the request does not name. A site that serves only such units counts as standby."""
     if spec.units is None:
         return snapshot
     units = [unit for unit in snapshot.units if spec.includes(unit.name)]
@@ -93,7 +93,7 @@ def units_divided(snapshot: Observation) -> bool:
 
 def unserved(snapshot: Observation, *, by_unit: bool) -> Iterator[Finding]:
     """Find units that are closed at both sites, or were served by a site that is down, while a site serves others.
-    With `by_unit`, each can be opened alone."""
+    With `by_unit`, each can be opened singly."""
     serving = sites_serving(snapshot)
     down = [site for site, role in snapshot.roles.items() if role is Role.DOWN and by_unit]
     shut = [unit.name for unit in snapshot.units if not unit.open_at and {*unit.closed_at, *down} >= {*snapshot.roles}]
@@ -108,7 +108,7 @@ def unserved(snapshot: Observation, *, by_unit: bool) -> Iterator[Finding]:
 
 
 def served_where(snapshot: Observation) -> str:
-    """Name the site that serves each unit, as far as it is known: a site that was not read may serve one."""
+    """Name the site that serves each unit, as far as it is known."""
     return ", ".join(f"{unit.name} {_where(unit, snapshot)}" for unit in snapshot.units)
 
 
@@ -125,9 +125,9 @@ def by_site(units: Sequence[UnitSnapshot]) -> Mapping[str, list[str]]:
 
 
 BROKER_IDS: Final = "nodes"
-"""The key of the brokers' ids, by site and pair, in a plan's basis (what a resume compares). A topology whose brokers
+"""The key of the brokers' ids, by site and pair, in a plan's basis, which a resume compares. A topology whose brokers
 have no id leaves this key out."""
-PAIRS: Final = "pairs"  # the key of the pairs' names in the settings, by site, whether their brokers answer or not
+PAIRS: Final = "pairs"  # the key of the pairs' names in the settings, by site
 CLOSED = (Role.STANDBY, Role.DOWN)
 _ANSWERING = (Role.SERVING, Role.STANDBY)
 
@@ -169,17 +169,17 @@ def source_of(
     fails. With `reopened`, the site that the run has left is open again. With `by_unit`, units move one by one.
     """
     if past is not None:
-        asked = past.plan.spec
-        has_moved = past.activation_sent and asked.operation in operations.MOVING and serves_all(snapshot, asked.target)
-        # The remaining steps open no site, so that the site which the run left may be down.
+        first = past.plan.spec
+        has_moved = past.activation_sent and first.operation in operations.MOVING and serves_all(snapshot, first.target)
+        # The remaining steps open no site, so the site that the run left may be down.
         if reopened or (has_moved and snapshot.roles[past.plan.source] is Role.DOWN):
             return unexpected(snapshot, spec) or past.plan.source
-    if spec.operation in operations.ALONE:
-        return _single_step(snapshot, spec, cut_off=cut_off, under_way=past is not None)
+    if spec.operation in operations.SINGLE_STEPS:
+        return _single_step_source(snapshot, spec, cut_off=cut_off, under_way=past is not None)
     if spec.operation == operations.FAILOVER:
-        return _lost(snapshot, spec, cut_off=cut_off)
+        return _lost_site(snapshot, spec, cut_off=cut_off)
     if spec.operation in operations.REINSTATING:
-        return _serving_beside(snapshot, spec, past, by_unit=by_unit)
+        return _reinstating_site(snapshot, spec, past, by_unit=by_unit)
     if past is None:
         return _source(snapshot, spec, by_unit=by_unit)
     return unexpected(snapshot, spec) or _resumed_source(snapshot, past, by_unit=by_unit)
@@ -221,9 +221,9 @@ def _unexpected(snapshot: Observation, spec: Spec, then: str) -> Finding:
     return found("DR-ROLE-002", site=if_known(spec.expect_serving), roles=roles_text(snapshot), then=then)
 
 
-def _single_step(snapshot: Observation, spec: Spec, *, cut_off: bool, under_way: bool) -> str | Finding:
-    """Find the source of an operation of one step. The table `needs` has the steps that act at one site; for the others
-    both sites have to answer."""
+def _single_step_source(snapshot: Observation, spec: Spec, *, cut_off: bool, under_way: bool) -> str | Finding:
+    """Return the source of a single step. `needs` has the steps that act at one site; for the others both sites have to
+    answer."""
     source, target, summary = other(snapshot, spec.target), spec.target, roles_text(snapshot)
     if (refusal := unexpected(snapshot, spec)) is not None:
         return refusal
@@ -248,17 +248,17 @@ def _single_step(snapshot: Observation, spec: Spec, *, cut_off: bool, under_way:
 
 def _refused_to_open(snapshot: Observation, spec: Spec, first: str) -> Finding | None:
     """Refuse to let clients in at one site while the other site is open or silent. An unfence opens its source, any
-    other step its target. The remedies begin with `first`."""
+    other step its target. `first` is the beginning of the remedies."""
     source, target, summary = other(snapshot, spec.target), spec.target, roles_text(snapshot)
     source_role, target_role = snapshot.roles[source], snapshot.roles[target]
-    to_open, must_be_shut = (source, target) if spec.operation == operations.UNFENCE else (target, source)
+    to_open, must_be_closed = (source, target) if spec.operation == operations.UNFENCE else (target, source)
     if spec.operation == operations.DRAIN and source_role is Role.SERVING:
         return found("DR-ROLE-010", source=source, first=first, target=target, roles=summary)
     if spec.operation == operations.UNFENCE and target_role is Role.SERVING and source_role is Role.STANDBY:
         return None  # the unfence opens no listener, but may lift pauses that runs left there
-    if snapshot.roles[must_be_shut] is Role.SERVING:
-        way = f"{first}{moves_it(snapshot, to_open)}"
-        return found("DR-ROLE-011", opened=to_open, other=must_be_shut, roles=summary, way=way)
+    if snapshot.roles[must_be_closed] is Role.SERVING:
+        command = f"{first}{move_command(snapshot, to_open)}"
+        return found("DR-ROLE-011", opened=to_open, other=must_be_closed, roles=summary, way=command)
     if spec.operation == operations.UNFENCE and any({source, target} <= {*unit.closed_at} for unit in snapshot.units):
         return None  # units that answer at both sites are enough; the result names the others
     if source_role not in _ANSWERING or target_role not in _ANSWERING:
@@ -268,7 +268,7 @@ def _refused_to_open(snapshot: Observation, spec: Spec, first: str) -> Finding |
     return None
 
 
-def moves_it(snapshot: Observation, site: str) -> str:
+def move_command(snapshot: Observation, site: str) -> str:
     """Name the command that moves the service to `site` while the other site serves: a failback to a lost site."""
     if only_lost_site(snapshot.debts) == site:
         failback = f"`dr-ctl failback --to {site}` reinstates it and moves the service"
@@ -300,9 +300,9 @@ def _source(snapshot: Observation, spec: Spec, *, by_unit: bool) -> str | Findin
 def source_alive(
     snapshot: Observation, spec: Spec, *, under_way: bool = False, cut_off: bool = False, even_if_served: bool = False
 ) -> Finding | None:
-    """Report that the source is alive, so that a failover would open a second site. If the target alone serves already,
+    """Report that the source is alive, so that a failover would open a second site. If only the target serves already,
     a sick or silent source is reported only with `even_if_served`. With `under_way`, this failover is an open run,
-    which has to end first. With `cut_off`, a hook will cut a silent site off, whatever signs of life it gives."""
+    which has to end first. With `cut_off`, a hook will cut a silent site off, despite signs of life."""
     source = other(snapshot, spec.target)
     role = snapshot.roles[source]
     if snapshot.roles[spec.target] is Role.SERVING and role is not Role.SERVING and not even_if_served:
@@ -335,7 +335,7 @@ def alive_by_signs(lost: str, life_signs: SignsOfLife) -> Finding:
 
 
 def takeover_risks(snapshot: Observation, spec: Spec) -> Sequence[Finding]:
-    """Report other nodes of a site taken for lost that may serve, or take over, after all."""
+    """Report other nodes of a lost site that may serve, or take over."""
     lost = other(snapshot, spec.target)
     signs = snapshot.signs_of_life.get(lost, NO_SIGNS)
     presumed_down = spec.presume_down == lost and spec.reason is not None
@@ -346,43 +346,43 @@ def takeover_risks(snapshot: Observation, spec: Spec) -> Sequence[Finding]:
 
 
 def why_not_lost(snapshot: Observation, spec: Spec, *, under_way: bool, cut_off: bool) -> tuple[Finding, ...]:
-    """Say why the source is not taken for lost: it is alive, or another node may take over. Options: `source_alive`."""
+    """Return why the source is not lost: it is alive, or another node may take over. Options as in `source_alive`."""
     if (lives := source_alive(snapshot, spec, under_way=under_way, cut_off=cut_off)) is not None:
         return (lives, *presumption_overruled(snapshot, spec))
     return tuple(finding for finding in takeover_risks(snapshot, spec) if finding.severity is Severity.ERROR)
 
 
 def presumption_overruled(snapshot: Observation, spec: Spec) -> Sequence[Finding]:
-    """Report that `--presume-down` is not believed of a site that is alive."""
+    """Report that `--presume-down` does not apply to a site that is alive."""
     lost = other(snapshot, spec.target)
     return (found("DR-ALIVE-003", site=lost),) if spec.presume_down == lost else ()
 
 
-def _serving_beside(snapshot: Observation, spec: Spec, past: RunState | None, *, by_unit: bool) -> str | Finding:
+def _reinstating_site(snapshot: Observation, spec: Spec, past: RunState | None, *, by_unit: bool) -> str | Finding:
     """Return the site that serves while the target is reinstated. A target that came back open counts as the lost site
     only if a debt names it. If both sites are closed, the resumed failback had fenced one and not opened the other."""
-    beside, roles, summary = other(snapshot, spec.target), snapshot.roles, roles_text(snapshot)
+    serving, roles, summary = other(snapshot, spec.target), snapshot.roles, roles_text(snapshot)
     if past is None and spec.expect_serving is not None and roles[spec.expect_serving] is not Role.SERVING:
         return _unexpected(snapshot, spec, "run again with the site that serves")
     was_lost = any(debt.lost_site == spec.target for debt in snapshot.debts)
     open_ = roles[spec.target] is Role.SERVING
-    if roles[beside] is Role.SERVING and (roles[spec.target] is Role.STANDBY or (open_ and was_lost)):
-        return beside
+    if roles[serving] is Role.SERVING and (roles[spec.target] is Role.STANDBY or (open_ and was_lost)):
+        return serving
     interrupted = past is not None and roles[spec.target] is Role.STANDBY
-    if spec.operation == operations.FAILBACK and (open_ or interrupted) and roles[beside] is Role.STANDBY:
-        return beside
-    if roles[beside] is Role.SERVING and open_ and by_unit and units_divided(snapshot):
+    if spec.operation == operations.FAILBACK and (open_ or interrupted) and roles[serving] is Role.STANDBY:
+        return serving
+    if roles[serving] is Role.SERVING and open_ and by_unit and units_divided(snapshot):
         # Units were moved one by one: the remedy brings those that the other site serves to this one.
         away = [unit.name for unit in snapshot.units if unit.serving not in (spec.target, None)]
         one = f" --queues {quote(away[0])}" if len(away) == 1 else ""
         return found("DR-ROLE-014.as_moved", away=brief(away), to=spec.target, one=one, units=served_where(snapshot))
-    if roles[beside] is Role.SERVING and open_:
+    if roles[serving] is Role.SERVING and open_:
         return both_open(snapshot)
-    return found("DR-ROLE-008", target=spec.target, roles=summary, beside=beside)
+    return found("DR-ROLE-008", target=spec.target, roles=summary, beside=serving)
 
 
-def _lost(snapshot: Observation, spec: Spec, *, cut_off: bool) -> str | Finding:
-    """Return the lost site, or the finding that says why it is not taken for lost. The target has to answer."""
+def _lost_site(snapshot: Observation, spec: Spec, *, cut_off: bool) -> str | Finding:
+    """Return the lost site, or a finding on why it is not lost. The target has to answer."""
     lost, roles, summary = other(snapshot, spec.target), snapshot.roles, roles_text(snapshot)
     if spec.expect_serving is not None and roles[spec.expect_serving] is not Role.SERVING:
         return _unexpected(snapshot, spec, "a failover is for a site that does not serve any more")
@@ -413,7 +413,7 @@ def sites_changed(snapshot: Observation, past: RunState) -> Finding | None:
 
 
 def brokers_changed(basis: Mapping[str, Any], past: RunState) -> Finding | None:
-    """Refuse to go on with a run of other brokers, whatever the sites' names. Only brokers with an id are compared."""
+    """Refuse to resume a run of other brokers, even if the sites have the same names. Only brokers with an id count."""
     before: Mapping[str, Any] = past.plan.basis
     if (renamed := _renamed(basis, before)) is not None:
         return renamed
@@ -427,7 +427,7 @@ def brokers_changed(basis: Mapping[str, Any], past: RunState) -> Finding | None:
 
 
 def _renamed(basis: Mapping[str, Any], before: Mapping[str, Any]) -> Finding | None:
-    """Refuse to go on with a run of a pair that the settings do not name any more; name its broker's present pair."""
+    """Refuse to resume a run of a pair that the settings do not name any more; name its broker's present pair."""
     now, nodes = basis.get(PAIRS, {}), basis.get(BROKER_IDS, {})
     for site, units in before.get(PAIRS, {}).items():
         for unit in sorted({*units} - {*now.get(site, units)}):

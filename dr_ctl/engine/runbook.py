@@ -1,7 +1,7 @@
 """Runbooks: YAML procedures, read and linted in one pass.
 
-Lint tells runbooks that are not well formed (unknown verb, wrong type) from those that are well formed but unsafe
-(activation without a fence). Every finding has the file, the line and a sentence. Findings are in order of lines.
+Lint finds runbooks that are not well formed (unknown verb, wrong type) and those that are well formed but unsafe
+(activation without a fence). Findings are in the order of the lines.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ from dr_ctl.core.notation import composed, seconds
 
 SITES: Final = frozenset({"source", "serving", "target", "lost", "both"})
 
-# A verb understands these words, each with its type.
+# The words of each verb, with their types.
 VERBS: Final[Mapping[str, Mapping[str, str]]] = {
     "observe": {"site": "site", "lost": "duration"},
     "check": {"operation": "word"},
@@ -43,8 +43,15 @@ VERBS: Final[Mapping[str, Mapping[str, str]]] = {
     "ask": {"sentence": "word"},
     "hold": {"for": "duration"},
 }
-SHORT: Final = {"check": "operation", "hook": "name", "ask": "sentence", "hold": "for", "drain": "to", "verify": "to"}
-# Some verbs have these sites only; any other site would silently mean one of these.
+MAIN_WORD: Final = {
+    "check": "operation",
+    "hook": "name",
+    "ask": "sentence",
+    "hold": "for",
+    "drain": "to",
+    "verify": "to",
+}
+# Some verbs take these sites only.
 SITE_OF: Final[Mapping[str, Sequence[str]]] = {
     "quiesce": ("source", "serving"),
     "fence": ("source", "serving", "lost"),
@@ -52,8 +59,8 @@ SITE_OF: Final[Mapping[str, Sequence[str]]] = {
     **dict.fromkeys(("drain", "verify", "settle", "activate", "probe"), ("target",)),
 }
 
-# An order rule has the first verb, the later verb, and the reason for the operator.
-_MOVE: Final = (
+# A rule of the order: the first verb, the later verb, and the reason for the operator.
+_MOVE_RULES: Final = (
     ("check", "quiesce", "clients would be disturbed before anything was checked"),
     (
         "quiesce",
@@ -70,20 +77,20 @@ _MOVE: Final = (
 )
 Rule = tuple[str, str, str]
 ORDER: Final[Mapping[str, Sequence[Rule]]] = {
-    "swapover": _MOVE,
+    "swapover": _MOVE_RULES,
     "failover": (
         ("check", "fence", "a site that still serves would not be noticed"),
         ("fence", "activate", "two sites could serve at the same time"),
-        ("quarantine", "activate", "what the lost site still holds would meet live consumers when it returns"),
+        ("quarantine", "activate", "messages of the lost site would reach consumers when it returns"),
         ("fence", "point-of-no-return", "what fails after it is not undone any more"),
         ("quarantine", "point-of-no-return", "what fails after it is not undone any more"),
         ("point-of-no-return", "activate", "the operator must know when stopping is no longer safe"),
         ("activate", "probe", "the flag of a listener does not prove that clients get in"),
     ),
-    "failback": _MOVE,  # once the lost site is reinstated, it goes back by the same steps
+    "failback": _MOVE_RULES,  # after the reinstatement the steps are the same
 }
-# A hook before the fence whose name begins so cuts off a silent site; the fence's line then has the word CUT_OFF.
-FENCING: Final = "fence"
+# A hook before the fence whose name has this prefix cuts off a silent site; the fence's line then has the word CUT_OFF.
+FENCING_PREFIX: Final = "fence"
 CUT_OFF: Final = "cut-off"
 
 
@@ -122,7 +129,7 @@ def cutting_off(steps: Sequence[RunbookStep]) -> list[RunbookStep]:
     for step in steps:
         if step.verb == "fence":
             return hooks
-        if step.verb == "hook" and str(step.words["name"]).startswith(FENCING):
+        if step.verb == "hook" and str(step.words["name"]).startswith(FENCING_PREFIX):
             hooks.append(step)
     return []
 
@@ -136,13 +143,13 @@ def with_hooks(steps: Sequence[RunbookStep], names: Sequence[str]) -> tuple[Runb
     return tuple(lines)
 
 
-def load(operation: str, folder: Path, more: Sequence[Rule] = ()) -> Runbook:
+def load(operation: str, folder: Path, extra_rules: Sequence[Rule] = ()) -> Runbook:
     """Read the runbook of an operation; raises `UsageError` with every finding if the lint has any."""
     path = folder / f"{operation}.yaml"
     if not path.is_file():
         remedy = "Set `runbooks:` in the settings file to a folder that has it, or leave it out."
         raise UsageError(f"no runbook for {operation} in {folder}", remedy=remedy)
-    runbook, findings = lint(path, more)
+    runbook, findings = lint(path, extra_rules)
     if runbook is None:
         text = "\n".join(finding.text for finding in findings)
         raise UsageError(text, remedy=f"Fix {path}; `dr-ctl runbook lint` checks it.")
@@ -152,11 +159,11 @@ def load(operation: str, folder: Path, more: Sequence[Rule] = ()) -> Runbook:
     return runbook
 
 
-def lint(path: Path, more: Sequence[Rule] = ()) -> tuple[Runbook | None, list[Finding]]:
-    """Read and check a runbook, which is None after an error. `more` are order rules of the installation."""
+def lint(path: Path, extra_rules: Sequence[Rule] = ()) -> tuple[Runbook | None, list[Finding]]:
+    """Read and check a runbook, which is None after an error. `extra_rules` are rules of the installation."""
     findings, runbook = _Findings(path), None
     try:
-        runbook = _runbook(composed(path.read_text(encoding="utf-8")), findings, more)
+        runbook = _runbook(composed(path.read_text(encoding="utf-8")), findings, extra_rules)
     except (OSError, UnicodeDecodeError) as error:
         findings.add(0, f"cannot be read: {error}")
     except yaml.MarkedYAMLError as error:
@@ -164,8 +171,8 @@ def lint(path: Path, more: Sequence[Rule] = ()) -> tuple[Runbook | None, list[Fi
         findings.add(mark.line + 1 if mark else 0, f"is not YAML: {error.problem or error}")
     except (yaml.YAMLError, RecursionError) as error:
         findings.add(0, f"is not YAML: {error}")
-    every = [finding for _, finding in sorted(findings.by_line, key=lambda row: row[0])]
-    return (None if any(finding.severity is Severity.ERROR for finding in every) else runbook), every
+    in_order = [finding for _, finding in sorted(findings.by_line, key=lambda row: row[0])]
+    return (None if any(finding.severity is Severity.ERROR for finding in in_order) else runbook), in_order
 
 
 class _Findings:
@@ -184,23 +191,23 @@ def _line(node: yaml.Node) -> int:
     return int(node.start_mark.line) + 1
 
 
-def _word(node: yaml.Node) -> str:
+def _scalar(node: yaml.Node) -> str:
     return str(node.value) if isinstance(node, yaml.ScalarNode) else "(no word)"
 
 
-def _runbook(root: yaml.Node | None, findings: _Findings, more: Sequence[Rule]) -> Runbook | None:
+def _runbook(root: yaml.Node | None, findings: _Findings, extra_rules: Sequence[Rule]) -> Runbook | None:
     if not isinstance(root, yaml.MappingNode):
         findings.add(1, "a runbook is a mapping with the keys runbook, about and steps")
         return None
     keys: dict[str, yaml.Node] = {}
     for key, value in root.value:
-        word = _word(key)
+        word = _scalar(key)
         if word in keys:
-            findings.add(_line(key), f"{word} stands a second time")
+            findings.add(_line(key), f"{word} is given twice")
         elif word not in ("runbook", "about", "steps"):
             findings.add(_line(key), f"unknown key {word!r}; a runbook has runbook, about and steps")
         keys.setdefault(word, value)
-    operation = _word(keys["runbook"]) if "runbook" in keys else ""
+    operation = _scalar(keys["runbook"]) if "runbook" in keys else ""
     if operation not in ORDER:
         line = _line(keys["runbook"]) if "runbook" in keys else 1
         findings.add(line, f"runbook: is {operation!r}; it names one of {', '.join(ORDER)}")
@@ -214,32 +221,32 @@ def _runbook(root: yaml.Node | None, findings: _Findings, more: Sequence[Rule]) 
         findings.add(_line(listed) if listed else 1, "steps: is a list with at least one step")
         return None
     steps = [step for step in (_step(node, findings) for node in listed.value) if step is not None]
-    rules = (*ORDER.get(operation, ()), *(more if ORDER.get(operation) is _MOVE else ()))
+    rules = (*ORDER.get(operation, ()), *(extra_rules if ORDER.get(operation) is _MOVE_RULES else ()))
     _order(operation, rules, steps, findings, _line(listed))
-    return Runbook(operation, _word(about) if about is not None else "", tuple(steps), findings.path)
+    return Runbook(operation, _scalar(about) if about is not None else "", tuple(steps), findings.path)
 
 
 def _step(node: yaml.Node, findings: _Findings) -> RunbookStep | None:
     line = _line(node)
     if not isinstance(node, yaml.MappingNode) or len(node.value) != 1:
-        findings.add(line, "a step is one verb with what it needs, as in `fence: serving`")
+        findings.add(line, "a step is one verb with its values, as in `fence: serving`")
         return None
-    verb = _word(node.value[0][0])
+    verb = _scalar(node.value[0][0])
     if verb not in VERBS:
         findings.add(line, f"unknown verb {verb!r}; the verbs are {', '.join(VERBS)}")
         return None
     needs = node.value[0][1]
     if isinstance(needs, yaml.MappingNode):
-        keys = [_word(key) for key, _ in needs.value]
+        keys = [_scalar(key) for key, _ in needs.value]
         for key in sorted({key for key in keys if keys.count(key) > 1}):
-            findings.add(line, f"{verb}: {key} stands a second time")
+            findings.add(line, f"{verb}: {key} is given twice")
     try:
         values = yaml.SafeLoader("").construct_object(needs, deep=True)
     except (yaml.YAMLError, ValueError):
-        findings.add(line, f"{verb}: what it needs cannot be read; put texts in quotes")
+        findings.add(line, f"{verb}: its values cannot be read; put texts in quotes")
         return RunbookStep(verb, "both", line)
     if not isinstance(values, dict):
-        values = {SHORT.get(verb, "site"): values} if values is not None else {}
+        values = {MAIN_WORD.get(verb, "site"): values} if values is not None else {}
     return _filled(verb, values, line, findings)
 
 
@@ -267,7 +274,7 @@ def _filled(verb: str, values: Mapping[Any, Any], line: int, findings: _Findings
             words[str(key)] = value
     if site in SITES and site not in SITE_OF.get(verb, SITES):
         findings.add(line, f"{verb}: is for {' or '.join(SITE_OF[verb])}, not {site}")
-    needed = SHORT.get(verb, "site")
+    needed = MAIN_WORD.get(verb, "site")
     if known.get(needed) in ("word", "duration") and needed not in values:
         findings.add(line, f"{verb}: lacks its {needed}")
     return RunbookStep(verb, site, line, limits, words)
@@ -279,7 +286,7 @@ def _order(operation: str, rules: Sequence[Rule], steps: Sequence[RunbookStep], 
     for number, step in enumerate(steps):
         if step.verb in at and step.verb not in ("observe", "hook", "ask", "hold"):
             findings.put(step.line, "DR-BOOK-002", verb=step.verb)
-        # A rule may name a hook, too.
+        # A rule may name a hook.
         for name in (step.verb, f"hook {step.words.get('name', '')}" if step.verb == "hook" else step.verb):
             at.setdefault(name, step)
             place.setdefault(name, number)

@@ -1,4 +1,4 @@
-"""The runs of one installation under STATE: owner, directories, and the lock that lets one run at a time act."""
+"""The runs of one installation under STATE: the owner, the directories, and the lock for one run at a time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.machine import machine_id
 from dr_ctl.core.model import ExitCode, Finding, Json, Severity
 from dr_ctl.core.system import stamp, system
-from dr_ctl.engine.disk import RESERVE, alone, private, refusing, sync_folder, written_whole
+from dr_ctl.engine.disk import RESERVE, locked_file, private, refusing, sync_folder, written_whole
 
 _OWNER: Final = "installation.json"
 DEBTS: Final = "debts.json"  # the file exists only while a debt is pending
@@ -35,13 +35,13 @@ class Locked(DrCtlError):
 
 
 class Foreign(UsageError):
-    remedy = "Give each installation a place of its own: leave --state-dir out, or name another one."
+    remedy = "Give each installation its own directory: leave --state-dir out, or name another one."
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The installation that owns the runs, with the addresses of its brokers by site and pair. The addresses tell one
-    installation from another: people edit the names of installations, sites and pairs, and an address may move."""
+    """The installation that owns the runs, with the addresses of its brokers by site and pair. The addresses identify
+    the installation, because people edit the names of installations, sites and pairs."""
 
     name: str
     brokers: Mapping[str, Mapping[str, Sequence[str]]]
@@ -54,7 +54,7 @@ class Owner:
 
     @property
     def _by_name(self) -> dict[str, list[str]]:
-        """The addresses by SITE/PAIR, in one spelling."""
+        """The normalized addresses by SITE/PAIR."""
         return {
             f"{site}/{pair}": [address.partition("://")[2].lower().rstrip("/") or address for address in addresses]
             for site, pairs in self.brokers.items()
@@ -65,37 +65,37 @@ class Owner:
     def _addresses(self) -> set[str]:
         return {address for addresses in self._by_name.values() for address in addresses}
 
-    def in_common(self, other: Owner) -> int:
+    def count_common(self, other: Owner) -> int:
         return len(self._addresses & other._addresses)
 
     def is_same(self, other: Owner) -> bool:
-        """Say whether both may be one installation: a common name is enough, since every address may have moved."""
-        return self.in_common(other) > 0 or self.name == other.name
+        """Say whether both may be one installation; a common name is enough, because every address may have changed."""
+        return self.count_common(other) > 0 or self.name == other.name
 
     def folder_in(self, root: Path) -> tuple[Path, Sequence[Path]]:
-        """Return the installation's folder below `root`: that of the owner with most common addresses, or a new folder,
-        and then the folders of namesakes, which have the same name and no common broker. Raises `Foreign` if several
-        owners have as many."""
+        """Return the installation's folder below `root`: that of the owner with most common addresses, or a new folder
+        and the folders of namesakes, which have the same name and no common broker. Raises `Foreign` if several owners
+        have equally many."""
         own = root / self.folder
         others = {path.parent: owner for path in sorted(root.glob(f"*/{_OWNER}")) if (owner := _readable(path))}
-        common = {path: count for path, owner in others.items() if (count := self.in_common(owner))}
+        common = {path: count for path, owner in others.items() if (count := self.count_common(owner))}
         best = [path for path, count in common.items() if count == max(common.values())]
         if own in best or not best:
             return own, () if best else [path for path, owner in others.items() if owner.name == self.name]
         if len(best) > 1:
             places = " or in ".join(map(str, best))
-            text = f"the runs of {self.name} may lie in {places}: each knows as many of its brokers"
-            raise Foreign(text, remedy=f"Say which once with `--state-dir`, as `--state-dir {best[0]}`: it is kept.")
+            text = f"the runs of {self.name} may be in {places}: each has as many of its brokers"
+            raise Foreign(text, remedy=f"Name one of them once, as in `--state-dir {best[0]}`: dr-ctl records it.")
         return best[0], ()
 
-    def called_before(self, recorded: Owner) -> dict[str, str]:
-        """Return the brokers, as SITE/PAIR, that have another name in `recorded`, each with that name."""
+    def former_names(self, recorded: Owner) -> dict[str, str]:
+        """Return the former name of each broker that has another name in `recorded`, by SITE/PAIR."""
         before = {address: name for name, addresses in recorded._by_name.items() for address in addresses}
         known = {
             name: next((before[address] for address in addresses if address in before), name)
             for name, addresses in self._by_name.items()
         }
-        return {name: then for name, then in known.items() if then != name}
+        return {name: former for name, former in known.items() if former != name}
 
     @classmethod
     def read(cls, path: Path) -> Owner | None:
@@ -105,7 +105,7 @@ class Owner:
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
-            text = f"whose runs lie in {path.parent} cannot be read: {type(error).__name__}: {error}"
+            text = f"the owner of the runs in {path.parent} cannot be read: {type(error).__name__}: {error}"
             raise Foreign(text, remedy=f"Look at `dr-ctl runs list`; then fix or remove {path}.") from error
 
 
@@ -116,7 +116,7 @@ def _readable(path: Path) -> Owner | None:
 
 
 def unclaimed(namesakes: Iterable[Path]) -> list[Finding]:
-    """Report runs of namesakes, which may be this installation's: as an error if a run is open, or a debt pending."""
+    """Report runs of namesakes, which may be this installation's; as an error if a run is open, or a debt pending."""
     findings = []
     for place in namesakes:
         runs = Runs(place)
@@ -140,7 +140,7 @@ class RunFiles:
         self.reserve = self.folder / RESERVE
 
     def open(self) -> bool:
-        """Say whether the run began and has not ended, so that its work may be half done."""
+        """Say whether the run began and has not ended."""
         return self.journal.exists() and not self.result.exists()
 
     def begin(self, plan: Mapping[str, Json]) -> None:
@@ -167,23 +167,23 @@ class Runs:
     def __init__(
         self, state: Path, owner: Owner | None = None, *, claimed: bool = False, namesakes: Sequence[Path] = ()
     ) -> None:
-        """Runs without an owner are only read. `claimed` is a place that a person named. Raises `Foreign`."""
+        """Runs without an owner are only read. `claimed`: a person named this directory. Raises `Foreign`."""
         self._state, self._owner, self._namesakes = state, owner, namesakes
-        self.documents = state / "documents"  # for brokers that can keep none
+        self.documents = state / "documents"  # for brokers that cannot store any
         self.rehearsals = state / "rehearsals"  # the evidence of rehearsals on simulated brokers
         self.index = state / "index.html"
         if owner is not None and (recorded := Owner.read(state / _OWNER)) is not None:
             if not recorded.is_same(owner):
                 text = f"the runs in {state} are of {recorded.name}, whose brokers are not those of {owner.name}"
-                moved = f"Where its name and all its addresses have changed since: remove {state / _OWNER}."
+                moved = f"If its name and all its addresses have changed since, remove {state / _OWNER}."
                 raise Foreign(text, remedy=f"{Foreign.remedy} {moved}")
-            if recorded != owner and (claimed or recorded.in_common(owner)):
-                with self._alone() as file:
+            if recorded != owner and (claimed or recorded.count_common(owner)):
+                with self._lock_file() as file:
                     if file is not None:
-                        self.own()
+                        self.record_owner()
 
     def all(self) -> list[RunFiles]:
-        """List the runs, the oldest first; the name alone tells only the second in which a run began."""
+        """List the runs, the oldest first; a name has only the second in which its run began."""
         folder = self._state / "runs"
         runs = [RunFiles(path.name, path) for path in folder.iterdir()] if folder.is_dir() else []
         written_ns = defaultdict[str, int](int)
@@ -213,7 +213,7 @@ class Runs:
         return f"{system().now():%Y%m%dT%H%M%SZ}-{operation.replace(' ', '-')}-{target}-{secrets.token_hex(2)}"
 
     def identity(self) -> str:
-        """Return an id that copies of this STATE, and other machines with the same file system, do not have."""
+        """Return an id that differs for copies of this STATE, and on other machines with the same file system."""
         path = self._state / "id"
         with refusing(self._state):
             private(self._state)
@@ -221,7 +221,7 @@ class Runs:
                 fresh = path.with_name(f".id.{os.getpid()}")
                 write_text(fresh, secrets.token_hex(8))
                 with suppress(FileExistsError):
-                    os.link(fresh, path)  # of two processes that begin together, one makes the file
+                    os.link(fresh, path)  # another process may create it at the same time
                 fresh.unlink()
         return "-".join(filter(None, (path.read_text("utf-8"), f"{path.stat().st_ino:x}", machine_id())))
 
@@ -230,10 +230,10 @@ class Runs:
         return self.identity() if (self._state / "id").exists() else ""
 
     def unwritable(self) -> str | None:
-        """Say why no run can begin here, as far as can be seen without writing."""
-        there = next(folder for folder in (self._state, *self._state.parents) if os.path.lexists(folder))
-        writable = there.is_dir() and os.access(there, os.W_OK | os.X_OK)
-        return None if writable else f"{there} cannot be written"
+        """Say why no run can begin here, as far as that shows without writing."""
+        existing = next(folder for folder in (self._state, *self._state.parents) if os.path.lexists(folder))
+        writable = existing.is_dir() and os.access(existing, os.W_OK | os.X_OK)
+        return None if writable else f"{existing} cannot be written"
 
     def create(self, operation: str, target: str, name: str | None = None) -> RunFiles:
         name = name or self.name(operation, target)
@@ -244,44 +244,44 @@ class Runs:
                 sync_folder(directory.parent)
         return RunFiles(name, folder)
 
-    def own(self) -> None:
-        """Write down the owner, and move the documents of renamed brokers. Raises `CannotWrite`."""
+    def record_owner(self) -> None:
+        """Record the owner, and move the documents of renamed brokers. Raises `CannotWrite`."""
         path, owner = self._state / _OWNER, self._owner
         if owner is None or (recorded := Owner.read(path)) == owner:
             return
         with refusing(self._state):
             private(self._state)
             if recorded is not None:
-                self._rename_documents(owner.called_before(recorded))
+                self._rename_documents(owner.former_names(recorded))
             write(path, document(owner))
 
-    def _rename_documents(self, before: Mapping[str, str]) -> None:
-        """Rename in two passes, so that two brokers may exchange their names; a killed pass is gone on with."""
-        moving = {self.documents / name: self.documents / f"{name}.moving" for name in before}
-        for now, then in before.items():
-            if (old := self.documents / then).is_dir():
+    def _rename_documents(self, former_names: Mapping[str, str]) -> None:
+        """Rename in two passes, so that two brokers may exchange their names; continue an interrupted pass."""
+        moving = {self.documents / name: self.documents / f"{name}.moving" for name in former_names}
+        for now, former in former_names.items():
+            if (old := self.documents / former).is_dir():
                 old.rename(moving[self.documents / now])
-        for place, kept in moving.items():
-            if kept.is_dir():
-                if place.is_dir():  # that broker is not in the settings any more
-                    place.rename(place.with_name(f"{place.name}.{secrets.token_hex(4)}"))
-                private(place.parent)
-                kept.rename(place)
+        for folder, temporary in moving.items():
+            if temporary.is_dir():
+                if folder.is_dir():  # of a broker that is not in the settings any more
+                    folder.rename(folder.with_name(f"{folder.name}.{secrets.token_hex(4)}"))
+                private(folder.parent)
+                temporary.rename(folder)
 
     @contextmanager
     def lock(self, what: str, *, held: bool = False) -> Iterator[None]:
-        """Hold this STATE for one run, until the process ends in whatever way; raises `Locked` with the present holder.
-        A caller with `held` holds the STATE already, or needs no lock, as in a dry run."""
+        """Lock this STATE for one run, until the block or the process ends; raises `Locked` with the present holder. A
+        caller with `held` has the lock already, or needs none, as in a dry run."""
         if held:
             yield
             return
-        with self._alone() as file:
+        with self._lock_file() as file:
             if file is None:
                 raise Locked(f"another run is under way: {_holder(self._state / 'lock')}")
             for finding in unclaimed(self._namesakes):
                 if finding.severity is Severity.ERROR:
                     raise Foreign(finding.text, remedy=finding.remedy)
-            self.own()
+            self.record_owner()
             holder = {"what": what, "pid": os.getpid(), "host": socket.gethostname(), "since": stamp(system().now())}
             with refusing(self._state):
                 os.ftruncate(file, 0)
@@ -289,12 +289,12 @@ class Runs:
             yield
 
     @contextmanager
-    def _alone(self) -> Iterator[int | None]:
-        """Hold the lock's file for this block; yields None while another process holds it. Raises `CannotWrite`."""
+    def _lock_file(self) -> Iterator[int | None]:
+        """Lock the file for this block; yield None while another process holds the lock. Raises `CannotWrite`."""
         with ExitStack() as stack:
             with refusing(self._state):
                 private(self._state)
-                file = stack.enter_context(alone(self._state / "lock"))
+                file = stack.enter_context(locked_file(self._state / "lock"))
             yield file
 
 

@@ -1,8 +1,8 @@
-"""Requests to Jolokia and its answers. A reading of a broker is one POST, every refusal has a type, and reading and
-changing are two types: a `Reader` has no way to change anything. `http` carries the bytes.
+"""Requests to Jolokia and its answers. A reading of a broker is one POST, every refusal has a type, and a `Reader`
+cannot change anything. `http` carries the bytes.
 
-Only requests built here can go out: attributes are always named, operations carry their signature, and every request
-names a bean (Jolokia would answer any other with every bean there is).
+Only requests built here can be sent: attributes are always named, operations have their signature, and every request
+names a bean (Jolokia answers a request without one with all beans).
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ MAX_BYTES: Final = 64 * 1024 * 1024
 READ_S: Final = 5.0
 CHANGE_S: Final = 30.0
 TRIES: Final = 3
-_VANISHED: Final = ("IllegalArgumentException : No matching attributes", 'because "this.session" is null')
-_SIGNED: Final = re.compile(r"\w+\([\w.,\[\]$;]*\)")
-_MISWRITTEN: Final = re.compile(r"\\(?:u([0-9a-fA-F]{3})([:-?])|.)")
+_VANISHED_TEXTS: Final = ("IllegalArgumentException : No matching attributes", 'because "this.session" is null')
+_WITH_SIGNATURE: Final = re.compile(r"\w+\([\w.,\[\]$;]*\)")
+_WRONG_ESCAPE: Final = re.compile(r"\\(?:u([0-9a-fA-F]{3})([:-?])|.)")
 _CONFIG: Final[dict[str, Json]] = {"ignoreErrors": True, "includeRequest": False, "canonicalNaming": True}
 
 
-def _body(kind: str, bean: str, **more: Json) -> dict[str, Json]:
+def _body(kind: str, bean: str, **fields: Json) -> dict[str, Json]:
     """Make the body of a request; raises ValueError for a name that is no bean's."""
     if ":" not in bean or "=" not in bean:
         raise ValueError(f"not the name of a bean: {bean!r}")
-    return {"type": kind, "mbean": bean, **more, "config": _CONFIG}
+    return {"type": kind, "mbean": bean, **fields, "config": _CONFIG}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,39 +97,39 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """An operation that changes something; carries its signature, because brokers overload names."""
+    """An operation that changes something, with its signature, because brokers overload names."""
 
     bean: str
     operation: str
     arguments: tuple[Json, ...] = ()
 
     def body(self) -> dict[str, Json]:
-        if not _SIGNED.fullmatch(self.operation):
+        if not _WITH_SIGNATURE.fullmatch(self.operation):
             raise ValueError(f"{self.operation!r} lacks its signature, as in pause() or stop(java.lang.String)")
         return _body("exec", self.bean, operation=self.operation, arguments=list(self.arguments))
 
 
-# No bean has this part in its name: an operation that is called there changes nothing.
+# No bean has this name: an operation that is called there changes nothing.
 NOBODY: Final = "dr-ctl.nobody"
 
 
 @dataclass(frozen=True, slots=True)
 class MayCall:
-    """A test whether the console's policy allows an operation, by calling it at a bean that does not exist: the policy
-    is asked before the bean is looked for, so the answer is `NoSuchBean` if it does, `PolicyRefused` if it does not."""
+    """A test of the console's policy: the call of an operation at a bean that does not exist. Jolokia checks the policy
+    first, so the answer is `NoSuchBean` if the policy permits the operation, else `PolicyRefused`."""
 
     bean: str
     operation: str
 
     def body(self) -> dict[str, Json]:
         if f"={NOBODY}" not in self.bean:
-            raise ValueError(f"only of a bean that nobody has: {self.bean}")
+            raise ValueError(f"not a bean that never exists: {self.bean}")
         return _body("exec", self.bean, operation=self.operation, arguments=[])
 
 
 @dataclass(slots=True)
 class Answer:
-    """A value, or an error in the value's place. A `Post` fills its answers in when it is sent."""
+    """A value or an error. A `Post` fills its answers when it is sent."""
 
     error: Exception | None
     _value: Any = None
@@ -141,7 +141,7 @@ class Answer:
         return self._value
 
     def beans(self) -> list[tuple[str, Fields]]:
-        """Return the beans that a pattern matched; no match gives an empty list, any other error is raised."""
+        """Return the beans that a pattern matched, maybe none; raise any other error."""
         if isinstance(self.error, http.NoSuchBean):
             return []
         rows = self.value()
@@ -150,7 +150,7 @@ class Answer:
         return [(bean, Fields(bean, row)) for bean, row in rows.items()]
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return all rows of a listing, which counts them; raises `Vanished` where some are missing."""
+        """Return all rows of a listing; raises `Vanished` if there are fewer than the listing counts."""
         try:
             listing = json.loads(str(self.value()))
             rows, count = listing["data"], listing.get("count")
@@ -165,27 +165,27 @@ class Answer:
     def fields(self) -> Fields:
         return Fields(self.bean, self.value())
 
-    def take(self, given: Answer) -> None:
-        self.error, self._value = given.error, given._value
+    def fill(self, answer: Answer) -> None:
+        self.error, self._value = answer.error, answer._value
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """The address of a broker's management, and the login: none without a name. The password shows in no text."""
+    """The address of a broker's management, and the login, if there is a name. No text shows the password."""
 
     url: str
     username: str
     password: str
     origin: str
     tls: TlsFiles = field(default_factory=TlsFiles)
-    source: str = "the settings file"  # the origin of the password, in words
+    source: str = "the settings file"  # where the password comes from
 
     def __repr__(self) -> str:
         return f"Account({self.url!r}, {self.username!r})"
 
 
 class Transport(Protocol):
-    """`activation` names the current term of the active node; it is empty for a broker of one process."""
+    """`activation` identifies the present activation of a node; it is empty for a broker with one process."""
 
     @property
     def url(self) -> str: ...
@@ -219,7 +219,7 @@ class Wire:
         if self._refused is not None:
             raise self._refused
         url, body = self.url, json.dumps(list(bodies)).encode()
-        reply = self._http.ask("POST", url, body=body, timeout_s=timeout_s, most=MAX_BYTES)
+        reply = self._http.ask("POST", url, body=body, timeout_s=timeout_s, max_bytes=MAX_BYTES)
         if reply.status in (401, 403):
             remedy = (
                 f"Its password comes from {self._account.source}. One attempt was made here; each command makes "
@@ -234,7 +234,7 @@ class Wire:
 
 
 class Reader:
-    """Sends requests that only look."""
+    """Sends requests that change nothing."""
 
     def __init__(self, wire: Transport) -> None:
         self._wire = wire
@@ -248,18 +248,19 @@ class Reader:
         return self._wire.activation
 
     def read(self, requests_: Sequence[Read | Search | Query | MayCall], *, timeout_s: float = READ_S) -> list[Answer]:
-        """Return the answers in order, which belong to one POST: all is asked again where a connection has vanished."""
+        """Return the answers of one POST, in order. The whole POST is repeated if a connection vanished during a
+        listing."""
         bodies, answers = [request.body() for request in requests_], list[Answer]()
         until = system().monotonic() + timeout_s
         for _ in range(TRIES):
             answers = self._wire.post(bodies, timeout_s)
             timeout_s = until - system().monotonic()
-            if timeout_s <= 0 or not any(map(_met_a_change, requests_, answers)):
+            if timeout_s <= 0 or not any(map(_has_vanished, requests_, answers)):
                 break
         return answers
 
 
-def _met_a_change(request: Read | Search | Query | MayCall, answer: Answer) -> bool:
+def _has_vanished(request: Read | Search | Query | MayCall, answer: Answer) -> bool:
     try:
         answer.rows() if isinstance(request, Query) and request.listing in _OF_CLIENTS else answer.value()
     except http.Vanished:
@@ -270,14 +271,13 @@ def _met_a_change(request: Read | Search | Query | MayCall, answer: Answer) -> b
 
 
 def make_changes(wire: Transport, changes: Sequence[Change], *, timeout_s: float = CHANGE_S) -> list[Answer]:
-    """Only the driver of a real run calls this."""
     return wire.post([change.body() for change in changes], timeout_s)
 
 
-def _answers(url: str, answered: http.HttpReply, wanted: int) -> list[Answer]:
-    status, body = answered.status, answered.body
+def _answers(url: str, reply: http.HttpReply, expected: int) -> list[Answer]:
+    status, body = reply.status, reply.body
     if status == 429:  # noqa: PLR2004
-        after = answered.headers.get("Retry-After")
+        after = reply.headers.get("Retry-After")
         wait = f"; try again after {after} s" if after else ""
         raise Throttled(f"{url}: logins are throttled (HTTP 429){wait}")
     if len(body) > MAX_BYTES:
@@ -285,7 +285,7 @@ def _answers(url: str, answered: http.HttpReply, wanted: int) -> list[Answer]:
     start = body[:60].decode("utf-8", "replace").strip()
     try:
         text = body.decode()
-        body.clear()  # of ten thousand queues it is megabytes, and so is what is read of it
+        body.clear()  # the answer of ten thousand queues is megabytes, and so are its values
         rows = _json(text)
     except (ValueError, RecursionError) as error:
         if status >= 500:  # noqa: PLR2004
@@ -293,15 +293,15 @@ def _answers(url: str, answered: http.HttpReply, wanted: int) -> list[Answer]:
         if start[:1] in ("[", "{"):
             raise http.Torn(f"{url}: the JSON of the answer ends early or is damaged") from error
         raise http.NotJolokia(f"{url}: HTTP {status}, and no JSON but {start!r}") from error
-    # A refusal of the whole POST comes as one object, but a single value answers one request.
+    # One object without a value refuses the whole POST.
     if isinstance(rows, dict) and "value" not in rows and isinstance(rows.get("status"), int):
-        rows = [rows] * wanted
+        rows = [rows] * expected
     if not isinstance(rows, list) or not all(isinstance(row, dict) and "status" in row for row in rows):
         raise http.NotJolokia(f"{url}: HTTP {status}, and JSON that is not an answer of Jolokia")
     if status != 200 and any("value" in row for row in rows):  # noqa: PLR2004
         raise http.NotJolokia(f"{url}: HTTP {status}, and yet values")
-    if len(rows) != wanted:
-        raise http.Torn(f"{url}: {wanted} questions, {len(rows)} answers")
+    if len(rows) != expected:
+        raise http.Torn(f"{url}: {expected} questions, {len(rows)} answers")
     return [_answer(url, row) for row in rows]
 
 
@@ -315,7 +315,7 @@ def _json(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
-        return json.loads(_MISWRITTEN.sub(rewritten, text))
+        return json.loads(_WRONG_ESCAPE.sub(rewritten, text))
 
 
 def _answer(url: str, row: dict[str, Any]) -> Answer:
@@ -326,25 +326,25 @@ def _answer(url: str, row: dict[str, Any]) -> Answer:
     missing = str(row.get("error_type", "")).endswith(("InstanceNotFoundException", "AttributeNotFoundException"))
     if status == 403:  # noqa: PLR2004
         return Answer(http.PolicyRefused(text))
-    if any(sign in text for sign in _VANISHED):
+    if any(sign in text for sign in _VANISHED_TEXTS):
         return Answer(http.Vanished(text))
     return Answer(http.NoSuchBean(text) if missing or status == 404 else http.OperationFailed(text))  # noqa: PLR2004
 
 
 class Post:
-    """Collects questions and sends them together, in the order in which they were asked."""
+    """Collects requests and sends them together, in order."""
 
     def __init__(self) -> None:
-        self._asked: list[tuple[Read | Search | Query | MayCall, Answer]] = []
+        self._requests: list[tuple[Read | Search | Query | MayCall, Answer]] = []
 
     def ask(self, request: Read | Search | Query | MayCall) -> Answer:
         bean = request.pattern if isinstance(request, Search) else request.bean
-        answer = Answer(RuntimeError(f"asked and never sent: {request}"), bean=bean)
-        self._asked.append((request, answer))
+        answer = Answer(RuntimeError(f"this request was never sent: {request}"), bean=bean)
+        self._requests.append((request, answer))
         return answer
 
     def send(self, reader: Reader, *, timeout_s: float = READ_S) -> None:
-        """Send all in one POST; an answer that is an error is raised where it is read."""
-        given = reader.read([request for request, _ in self._asked], timeout_s=timeout_s)
-        for (_, asked), answer in zip(self._asked, given, strict=True):
-            asked.take(answer)
+        """Send all requests in one POST; an error is raised when its answer is read."""
+        answers = reader.read([request for request, _ in self._requests], timeout_s=timeout_s)
+        for (_, empty), answer in zip(self._requests, answers, strict=True):
+            empty.fill(answer)

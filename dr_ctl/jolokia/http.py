@@ -1,8 +1,8 @@
-"""HTTP to one management address, each answer within one time limit, with TLS as the settings say; a failure has a type
-that says what is known of the address.
+"""HTTP to one management address, each answer within one time limit, with TLS as the settings say. The type of an error
+says what is known of the address.
 
-Sessions of the library are not used: a session would follow redirects, or read them to their end, keep cookies, and
-look for proxies in the environment. Jolokia adds these failures to those of a broker itself (`core.errors`):
+Sessions of the library are not used: they follow redirects, keep cookies, and use proxies of the environment. Jolokia
+adds these failures to those of a broker itself (`core.errors`):
 
 BrokerError
 ├── Unreachable
@@ -32,7 +32,7 @@ from dr_ctl.core.system import boottime_s, system
 from dr_ctl.core.tls import TlsFiles
 
 CONNECT_S: Final = 2.0
-_KEPT: Final = 10  # threads that share a place keep so many connections; another's is closed after its answer
+_POOL_SIZE: Final = 10  # connections that threads keep to one address; a further one is closed after its answer
 _CHUNK: Final = 64 * 1024
 _NO_TLS: Final = (
     "If its certificate is not trusted, name the file of its authority as `tls.ca` of that site; if the certificate is "
@@ -56,7 +56,7 @@ class NotJolokia(BrokerError):
 
 
 class Torn(BrokerError):
-    remedy = "Something between here and the broker cuts or alters answers; try from another host."
+    remedy = "Something between this machine and the broker cuts or alters answers; try from another host."
 
 
 class ElementError(BrokerError):
@@ -76,8 +76,8 @@ class OperationFailed(ElementError):
 
 
 class Vanished(OperationFailed):
-    """A connection began or ended while it was read: the only bean that a pattern matched is gone, or the broker's
-    listing failed at a session that is no more, or lacks rows that it counted."""
+    """A client's connection began or ended during the reading, so that a bean is gone, or the broker's listing failed
+    or lacks rows."""
 
 
 class BadValue(ElementError):
@@ -86,7 +86,7 @@ class BadValue(ElementError):
 
 @dataclass(frozen=True, slots=True)
 class HttpReply:
-    """An answer, a redirect too; the header names may be upper or lower case."""
+    """An answer, maybe a redirect; the header names may be upper or lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -94,7 +94,7 @@ class HttpReply:
 
 
 class Http:
-    """Connections to one place, kept between questions."""
+    """Connections to one address, kept between requests."""
 
     def __init__(self, headers: Mapping[str, str], tls: TlsFiles) -> None:
         self._headers = {"Accept-Encoding": "gzip, deflate", "User-Agent": "dr-ctl", **headers}
@@ -106,22 +106,23 @@ class Http:
         if self._adapter is not None:
             self._adapter.close()
 
-    def ask(self, method: str, url: str, *, timeout_s: float, most: int, body: bytes | None = None) -> HttpReply:
-        """Ask once. A body longer than `most` is cut soon after that length. Raises NotConnected (`refused` where the
-        port said no), Unreachable, TimedOut, and Torn where an answer began and cannot be read."""
+    def ask(self, method: str, url: str, *, timeout_s: float, max_bytes: int, body: bytes | None = None) -> HttpReply:
+        """Send one request. A body longer than `max_bytes` is cut soon after that length. Raises NotConnected
+        (`refused` if the port refused), Unreachable, TimedOut, and Torn for an answer that cannot be read to its
+        end."""
         until = boottime_s() + timeout_s
-        with self._begun(method, url, body, timeout_s) as reply:
-            return HttpReply(reply.status_code, reply.headers, _body(reply, url, until, timeout_s, most))
+        with self._send(method, url, body, timeout_s) as reply:
+            return HttpReply(reply.status_code, reply.headers, _body(reply, url, until, timeout_s, max_bytes))
 
-    def _begun(self, method: str, url: str, body: bytes | None, timeout_s: float) -> requests.Response:
+    def _send(self, method: str, url: str, body: bytes | None, timeout_s: float) -> requests.Response:
         connect_s = min(CONNECT_S, timeout_s)
         try:
             request, limits = self._prepared(method, url, body), (connect_s, timeout_s)
-            return self._opened(url).send(request, stream=True, timeout=limits, verify=self._tls.verify)
+            return self._adapter_for(url).send(request, stream=True, timeout=limits, verify=self._tls.verify)
         except requests.exceptions.SSLError as error:
             raise Unreachable(f"{url}: TLS failed: {error}", refused=False, remedy=_NO_TLS) from error
         except requests.ConnectTimeout as error:
-            # The whole host is silent, unlike a process that takes the connection and then says nothing.
+            # The whole host is silent, unlike a process that takes the connection and does not answer.
             raise NotConnected(f"{url}: no connection within {connect_s:g} s", refused=False) from error
         except requests.ReadTimeout as error:
             raise TimedOut(f"{url}: no answer within {timeout_s:g} s") from error
@@ -143,8 +144,8 @@ class Http:
             request.body, request.headers["Content-Length"] = body, str(len(body))
         return request
 
-    def _opened(self, url: str) -> BaseAdapter:
-        """Make the adapter when it is needed: a missing TLS file makes one address unreachable, no more."""
+    def _adapter_for(self, url: str) -> BaseAdapter:
+        """Make the adapter when it is needed, so that a missing TLS file makes only this address unreachable."""
         if self._adapter is None:
             wires = system().wires
             if wires is not None:
@@ -154,35 +155,34 @@ class Http:
                     warnings.filterwarnings("ignore", "Unverified HTTPS request")
                 self._adapter = _TlsAdapter(self._tls.context())
             else:
-                self._adapter = HTTPAdapter(pool_maxsize=_KEPT)
+                self._adapter = HTTPAdapter(pool_maxsize=_POOL_SIZE)
         return self._adapter
 
 
 class _TlsAdapter(HTTPAdapter):
-    """An adapter with one TLS context for all connections: loading the trusted certificates takes longer than a
-    reading. Without a named file, the certificates that this machine trusts count, not those that came with the
-    library."""
+    """An adapter with one TLS context for all connections, because loading the trusted certificates takes longer than a
+    reading. Without a named file, this machine's certificates are trusted, not the library's."""
 
     def __init__(self, context: ssl.SSLContext) -> None:
         self._context = context
-        super().__init__(pool_maxsize=_KEPT)
+        super().__init__(pool_maxsize=_POOL_SIZE)
 
-    def init_poolmanager(self, *arguments: Any, **more: Any) -> None:
-        super().init_poolmanager(*arguments, **more, ssl_context=self._context)
+    def init_poolmanager(self, *arguments: Any, **options: Any) -> None:
+        super().init_poolmanager(*arguments, **options, ssl_context=self._context)
 
     def cert_verify(self, conn: Any, url: str, verify: Any, cert: Any) -> None:
-        """Leave this to the context."""
+        """Do nothing: the context verifies."""
 
 
 def _unconnected(url: str, error: requests.ConnectionError) -> Unreachable:
-    """Judge a failed connection by the system's own error, never by the text, which holds the address."""
-    by_system = [behind for behind in _causes(error) if not isinstance(behind, requests.RequestException)]
-    cause = next((behind for behind in reversed(by_system) if isinstance(behind, OSError)), None)
+    """Classify a failed connection by the system's error, never by the text, which has the address in it."""
+    causes = [cause for cause in _causes(error) if not isinstance(cause, requests.RequestException)]
+    cause = next((cause for cause in reversed(causes) if isinstance(cause, OSError)), None)
     if isinstance(cause, socket.gaierror):
         return NameUnknown(f"{url}: its name cannot be resolved", refused=False)
     if isinstance(cause, ConnectionRefusedError):
         return NotConnected(f"{url}: connection refused", refused=True)
-    if any(hasattr(behind, "reason") for behind in by_system):  # why nothing was tried again: no connection
+    if any(hasattr(failure, "reason") for failure in causes):  # urllib3 gave up without a connection
         return NotConnected(f"{url}: no connection: {cause or error}", refused=False)
     return Unreachable(f"{url}: the connection failed: {error}", refused=False)
 
@@ -194,11 +194,11 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         yield from _causes(cause)
 
 
-def _body(reply: requests.Response, url: str, until: float, timeout_s: float, most: int) -> bytearray:
+def _body(reply: requests.Response, url: str, until: float, timeout_s: float, max_bytes: int) -> bytearray:
     body = bytearray()
     try:
-        # Read packet by packet: a trickling answer keeps the limit of every read and still never ends.
-        while len(body) <= most and (chunk := reply.raw.read1(_CHUNK, decode_content=True)):
+        # Read packet by packet: a slow answer may keep the limit of every read and still never end.
+        while len(body) <= max_bytes and (chunk := reply.raw.read1(_CHUNK, decode_content=True)):
             body += chunk
             if boottime_s() > until:
                 raise TimedOut(f"{url}: the answer came too slowly")
@@ -206,4 +206,4 @@ def _body(reply: requests.Response, url: str, until: float, timeout_s: float, mo
         if any(isinstance(failure, TimeoutError) for failure in (error, *_causes(error))):
             raise TimedOut(f"{url}: no answer within {timeout_s:g} s") from error
         raise Torn(f"{url}: the answer could not be read: {error}") from error
-    return body  # not copied: the answer of ten thousand queues has megabytes
+    return body

@@ -1,5 +1,5 @@
-"""Typed access to the values of an answer, and to the parts of bean names. Names are compared by their parts, never as
-text: versions differ in the order of the keys."""
+"""Typed access to the values of an answer, and to the parts of bean names. Names are compared by their parts, because
+versions differ in the order of the keys."""
 
 import re
 from collections.abc import Mapping
@@ -28,24 +28,24 @@ class Fields:
         self._bean, self._attributes = bean, attributes
 
     def has(self, name: str) -> bool:
-        """Say whether the broker knows the attribute at all; older versions leave out what they lack."""
+        """Say whether this version has the attribute."""
         return name in self._attributes and not _is_error(self._attributes[name])
 
     def number(self, name: str) -> int:
         return self._typed(name, int, "a whole number")
 
     def count(self, name: str) -> int:
-        """Return a count. A number below zero, which brokers sometimes give, means that the count is not known."""
+        """Return a count; raises `BadValue` for a number below zero, which brokers sometimes give."""
         value = self.number(name)
         if value < 0:
-            raise self._bad(name, "a count", value)
+            raise self._bad_value(name, "a count", value)
         return value
 
     def optional_number(self, name: str) -> int | None:
         return None if self._attributes.get(name) is None else self.number(name)
 
     def optional_share(self, name: str) -> float | None:
-        """Return a number, or None where the broker does not know the attribute."""
+        """Return a number, or None if this version lacks the attribute."""
         value = self._attributes.get(name)
         return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
@@ -56,32 +56,32 @@ class Fields:
         return self._typed(name, str, "a text")
 
     def optional_text(self, name: str) -> str | None:
-        """Return a text, or None where the broker says null or does not know the attribute."""
+        """Return a text, or None if it is null or this version lacks the attribute."""
         return None if self._attributes.get(name) is None else self.text(name)
 
     def any_text(self, name: str) -> str:
-        """Return a text that clients may have chosen, which is no error however it begins; empty without one."""
+        """Return a text that a client may have chosen, even if it looks like an error; empty without one."""
         value = self._attributes.get(name)
         return value if isinstance(value, str) else ""
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """Return a list of texts; empty where the broker does not know the attribute."""
+        """Return a list of texts; empty if this version lacks the attribute."""
         value = self._attributes.get(name)
         return tuple(str(item) for item in value) if isinstance(value, list) else ()
 
     def mapping(self, name: str) -> dict[str, str]:
         return {str(key): str(item) for key, item in self._typed(name, dict, "a mapping").items()}
 
-    def _typed(self, name: str, kind: type[T], wanted: str) -> T:
+    def _typed(self, name: str, kind: type[T], expected: str) -> T:
         value = self._attributes.get(name)
         if not isinstance(value, kind) or isinstance(value, bool) is not (kind is bool) or _is_error(value):
-            raise self._bad(name, wanted, value)
+            raise self._bad_value(name, expected, value)
         return value
 
-    def _bad(self, name: str, wanted: str, got: Any) -> BadValue:
-        if isinstance(got, dict) and str(got.get("error_type")) == _FORBIDDEN:
-            return BadValue(f"{self._bean}: its management lets this user not read {name}", remedy=_RIGHTS)
-        return BadValue(f"{self._bean}: {name} should be {wanted}, but is {_short(got)}")
+    def _bad_value(self, name: str, expected: str, value: Any) -> BadValue:
+        if isinstance(value, dict) and str(value.get("error_type")) == _FORBIDDEN:
+            return BadValue(f"{self._bean}: its management does not permit this user to read {name}", remedy=_RIGHTS)
+        return BadValue(f"{self._bean}: {name} should be {expected}, but is {_short(value)}")
 
 
 def _is_error(value: Any) -> bool:
@@ -110,7 +110,7 @@ def unquote(value: str) -> str:
 
 
 def parts(name: str) -> Mapping[str, str]:
-    """Take a bean's name apart into its keys, values unquoted; raises ValueError if it is not a name."""
+    """Split a bean's name into its keys and unquoted values; raises ValueError for another text."""
     domain, colon, keys = name.partition(":")
     pairs = _PART.findall(keys)
     if not (domain and colon and pairs) or "".join(f"{key}={value}," for key, value in pairs)[:-1] != keys:

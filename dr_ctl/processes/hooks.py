@@ -1,8 +1,8 @@
 """Runs the installation's own commands, without a shell, within a time limit, with facts about the run.
 
 A hook gets the facts in its environment as DR_CTL_… variables, and as one JSON document on its standard input.
-Variables with brokers' passwords are removed from its environment; known passwords, and whatever its environment holds
-under the name of a secret, from its output.
+Variables with brokers' passwords are removed from its environment. Known passwords, and values of its environment under
+the name of a secret, are removed from its output.
 """
 
 import json
@@ -24,8 +24,8 @@ from dr_ctl.engine.ports import Done, Failed, Outcome
 from dr_ctl.processes.secrets import masked, secret_values, variables
 from dr_ctl.settings.model import Installation
 
-_KEPT: Final = 2000  # characters of what it said, the last ones
-_READ: Final = 100_000  # bytes: a secret that begins before what is kept is masked whole
+_KEPT_CHARS: Final = 2000  # of the end of the output
+_READ_BYTES: Final = 100_000  # more than is kept, so that a secret at the beginning is masked whole
 
 
 def run_hook(installation: Installation, name: str, facts: Mapping[str, Json]) -> Outcome:
@@ -43,7 +43,7 @@ class CommandContext:
 
     @classmethod
     def of(cls, installation: Installation) -> Self:
-        """Commands and their relative paths are looked for beside the settings; passwords are hidden."""
+        """Run commands in the folder of the settings, with passwords hidden."""
         return cls(installation.file.parent, variables(installation.settings))
 
     def run(
@@ -55,26 +55,26 @@ class CommandContext:
         document: Mapping[str, Json] | None = None,
         stop: StopRequest | None = None,
     ) -> Outcome:
-        """Run a command to its end: done, or refused with `exit_code` and output; `exit_code` is absent if the command
-        never began. The command reads the `document`, or else the facts. A `stop` ends it, and raises `Stopped`."""
+        """Run a command to its end. The outcome has its output and `exit_code`, unless it never began. Its input is the
+        `document`, or else the facts. A `stop` ends it, and raises `Stopped`."""
         wires = system().wires
         if wires is not None and (program := wires.program(words, self.folder)) is not None:
             work = in_background(program, what)
             late = not work.wait(timeout_s)
             return _outcome(what, timeout_s, -signal.SIGKILL if late else work.result(), "", late=late)
-        named = {f"DR_CTL_{key.upper()}": value for key, value in facts.items() if value is not None}
-        variables = {key: value if isinstance(value, str) else json.dumps(value) for key, value in named.items()}
+        values = {f"DR_CTL_{key.upper()}": value for key, value in facts.items() if value is not None}
+        variables = {key: value if isinstance(value, str) else json.dumps(value) for key, value in values.items()}
         environment = {key: value for key, value in os.environ.items() if key not in self.hidden}
-        # Files, not pipes: a daemon that the command leaves behind may hold both for ever.
-        with TemporaryFile() as given, TemporaryFile() as output:
-            given.write(json.dumps(facts if document is None else document).encode())
-            given.seek(0)
+        # Files, not pipes: a daemon of the command may keep pipes open for ever.
+        with TemporaryFile() as stdin, TemporaryFile() as output:
+            stdin.write(json.dumps(facts if document is None else document).encode())
+            stdin.seek(0)
             try:
                 process = subprocess.Popen(
                     list(words),
                     cwd=self.folder,
                     env=environment | variables,
-                    stdin=given,
+                    stdin=stdin,
                     stdout=output,
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
@@ -83,15 +83,15 @@ class CommandContext:
                 return Failed(f"{what} could not be started: {error.strerror or error}: {words[0]}")
             late = _is_late(process, timeout_s, stop)
             size = output.seek(0, os.SEEK_END)
-            output.seek(max(0, size - _READ))
-            text = masked(output.read().decode("utf-8", "replace"), secret_values(environment))[-_KEPT:]
+            output.seek(max(0, size - _READ_BYTES))
+            text = masked(output.read().decode("utf-8", "replace"), secret_values(environment))[-_KEPT_CHARS:]
         return _outcome(what, timeout_s, process.returncode, text, late=late)
 
 
 def _is_late(process: subprocess.Popen[bytes], timeout_s: float, stop: StopRequest | None) -> bool:
-    """Wait for the command itself; a command that is late is ended with all that it has started."""
+    """Wait for the command; end a late command with all its children."""
     try:
-        # A signal breaks this wait alone: a command that is still being started cannot be ended.
+        # A signal breaks only this wait, because a command that is still being started cannot be ended.
         with nullcontext() if stop is None else stop.breakable():
             process.wait(timeout_s)
     except subprocess.TimeoutExpired:
@@ -104,7 +104,7 @@ def _is_late(process: subprocess.Popen[bytes], timeout_s: float, stop: StopReque
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    # The command leads its own process group, so that its children end too.
+    # The command has its own process group, so its children end too.
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 

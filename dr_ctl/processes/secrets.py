@@ -1,5 +1,5 @@
-"""Passwords from the environment, a file or a command, as the settings say. Resolved when first needed, never shown;
-known passwords are blotted out of the output of other programs."""
+"""Passwords from the environment, a file or a command, as the settings say. They are resolved when first needed, never
+shown, and masked in the output of other programs."""
 
 import os
 import re
@@ -15,12 +15,12 @@ from dr_ctl.settings.parts import Secret
 COMMAND_S: Final = 10.0
 _SECRET: Final = re.compile(r"pass|pwd|secret|token|credential|private|api_?key|access_?key|auth", re.IGNORECASE)
 _LOGIN: Final = re.compile(r"://[^/@:\s]*:([^@\s]+)@")  # the password of an address, encoded or not
-_LEAST: Final = 4  # characters of a value that is masked: a shorter one stands in every text by chance
+_MIN_LENGTH: Final = 4  # of a masked value: a shorter one may be part of any text
 _resolved: Final[set[str]] = set()
 
 
 class SecretMissing(BrokerError):
-    """The secret could not be had, so its broker cannot be asked and its site is unknown."""
+    """The secret cannot be read, so its broker cannot be asked and its site is unknown."""
 
     is_local = True
     remedy = "Fix where the password of this broker comes from in the settings file."
@@ -36,22 +36,22 @@ def resolve(secret: Secret, folder: Path) -> str:
     return text
 
 
-def masked(text: str, more: Collection[str]) -> str:
-    """Blot out of a text every secret that this process has resolved, and every one of `more`."""
-    for secret in sorted(filter(None, {*_resolved, *more}), key=len, reverse=True):
+def masked(text: str, secrets: Collection[str]) -> str:
+    """Mask these secrets in a text, and all that this process has resolved."""
+    for secret in sorted(filter(None, {*_resolved, *secrets}), key=len, reverse=True):
         text = text.replace(secret, "***")
     return text
 
 
 def secret_values(environment: Mapping[str, str]) -> frozenset[str]:
-    """Return the values that an environment has under names of secrets, and the passwords in its addresses."""
+    """Return the values of an environment under names of secrets, and the passwords in its addresses."""
     named = {value for name, value in environment.items() if _SECRET.search(name)}
-    held = {password for value in environment.values() for password in _LOGIN.findall(value)}
-    return frozenset(text for text in named | held if len(text) >= _LEAST)
+    in_addresses = {password for value in environment.values() for password in _LOGIN.findall(value)}
+    return frozenset(text for text in named | in_addresses if len(text) >= _MIN_LENGTH)
 
 
 def variables(settings: Settings) -> frozenset[str]:
-    """Name the variables that hold passwords for dr-ctl alone, and not for the commands that dr-ctl starts."""
+    """Name the variables with passwords, which commands of dr-ctl must not get."""
     return frozenset(secret.env for _, secret in secrets(settings) if secret.env is not None)
 
 
@@ -66,7 +66,7 @@ def _read(secret: Secret, folder: Path) -> str:
     if secret.file is not None:
         path = folder / secret.file
         try:
-            # A service gets its secrets from systemd, or a pod, as files of these names.
+            # systemd, or a pod, gives a service its secrets as files of these names.
             if (handed := os.environ.get("CREDENTIALS_DIRECTORY")) and (Path(handed) / path.name).exists():
                 path = Path(handed) / path.name
             return path.read_text(encoding="utf-8").removesuffix("\n")
@@ -85,5 +85,5 @@ def _read(secret: Secret, folder: Path) -> str:
         raise SecretMissing(f"the secret's command {secret.command[0]} ended with {done.returncode}")
     try:
         return done.stdout.decode("utf-8").removesuffix("\n")
-    except UnicodeDecodeError:  # the bytes are the secret; replacement marks as a password would lock the account out
-        raise SecretMissing(f"the secret's command {secret.command[0]} wrote what is not UTF-8 text") from None
+    except UnicodeDecodeError:  # a wrong password would lock the account out
+        raise SecretMissing(f"the secret's command {secret.command[0]} wrote no UTF-8 text") from None

@@ -30,7 +30,7 @@ class SshFailed(DrCtlError):
 
 @dataclass(frozen=True, slots=True)
 class Signer:
-    """The person that the file of allowed signers has for a key, under each of the `names`."""
+    """The person of a key in the file of allowed signers, with all `names`."""
 
     names: tuple[str, ...] = field(metadata=HIDDEN)
     key: str
@@ -41,7 +41,8 @@ class Signer:
 
 
 def sign(document: bytes, key: Path) -> str:
-    """Sign with a private key, or the agent's of a public one; ssh-keygen may ask. Raises `SshFailed`."""
+    """Sign with a private key, or with the agent's key of a public one; ssh-keygen may ask for a passphrase. Raises
+    `SshFailed`."""
     signed = _run(["-Y", "sign", "-f", str(key), "-n", _NAMESPACE], document, _SIGNED_S)
     if signed.returncode != 0:
         raise SshFailed(f"{key}: {_last_line(signed)}", remedy="Name the file of an SSH key of yours: --key FILE.")
@@ -49,33 +50,35 @@ def sign(document: bytes, key: Path) -> str:
 
 
 def signer_of(document: bytes, signature: str, signers: Path) -> Signer | str:
-    """Name the signer of these very bytes, or say why nobody has signed them. Raises `SshFailed`."""
+    """Return the signer of a document, or the reason why the signature is not valid. Raises `SshFailed`."""
     with TemporaryDirectory() as folder:
-        kept = Path(folder, "signature")
-        kept.write_text(signature, encoding="utf-8")
-        listed = _run(["-Y", "find-principals", "-s", str(kept), "-f", str(signers)], b"", _VERIFIED_S)
+        file = Path(folder, "signature")
+        file.write_text(signature, encoding="utf-8")
+        listed = _run(["-Y", "find-principals", "-s", str(file), "-f", str(signers)], b"", _VERIFIED_S)
         names = tuple(listed.stdout.decode("utf-8", "replace").split())
         if listed.returncode != 0 or not names:
-            return f"no signer of {signers.name} has made it: {_last_line(listed)}"
+            return f"no signer of {signers.name} has signed it: {_last_line(listed)}"
         if any(mark in names[0] for mark in "*?!"):
             return f"{signers.name} has its key under {names[0]}, which is no person's name"
-        words = ["-Y", "verify", "-f", str(signers), "-I", names[0], "-n", _NAMESPACE, "-s", str(kept)]
-        verified = _run(words, document, _VERIFIED_S)
+        arguments = ["-Y", "verify", "-f", str(signers), "-I", names[0], "-n", _NAMESPACE, "-s", str(file)]
+        verified = _run(arguments, document, _VERIFIED_S)
     match = _KEY.search(verified.stdout.decode("utf-8", "replace"))
     if verified.returncode != 0 or match is None:
         return f"{names[0]}: {_last_line(verified)}"
     return Signer(names, match[1])
 
 
-def _run(words: Sequence[str], given: bytes, timeout_s: float) -> subprocess.CompletedProcess[bytes]:
+def _run(arguments: Sequence[str], stdin: bytes, timeout_s: float) -> subprocess.CompletedProcess[bytes]:
     try:
-        return subprocess.run([PROGRAM, *words], input=given, capture_output=True, timeout=timeout_s, check=False)
+        return subprocess.run([PROGRAM, *arguments], input=stdin, capture_output=True, timeout=timeout_s, check=False)
     except FileNotFoundError as error:
-        raise SshFailed(f"{PROGRAM} is not there, so nothing can be signed or verified") from error
+        raise SshFailed(f"{PROGRAM} is not installed, so nothing can be signed or verified") from error
     except (OSError, subprocess.TimeoutExpired) as error:
         raise SshFailed(f"{PROGRAM}: {error}", remedy="Run the command again.") from error
 
 
-def _last_line(ended: subprocess.CompletedProcess[bytes]) -> str:
-    lines = ended.stderr.decode("utf-8", "replace").split("\n")
-    return next((line.strip() for line in reversed(lines) if line.strip()), f"{PROGRAM} ended with {ended.returncode}")
+def _last_line(process: subprocess.CompletedProcess[bytes]) -> str:
+    lines = process.stderr.decode("utf-8", "replace").split("\n")
+    return next(
+        (line.strip() for line in reversed(lines) if line.strip()), f"{PROGRAM} ended with {process.returncode}"
+    )

@@ -1,8 +1,7 @@
-"""STOMP ports: their addresses and logins, connections to them (TLS from the first byte where the port speaks TLS), and
-the results of an attempt there. Every wait is bounded; secrets stay out of every repr.
+"""STOMP ports: their addresses and logins, connections to them, and the results of a login. Every wait is bounded; no
+repr shows a secret.
 
-stomp.py's own attempts bound no wait: a refusal takes 0.2 s instead of 1 ms (stomp.py sleeps before it gives up), and a
-name look-up lasts for as long as the system likes.
+stomp.py's own attempts are not used: a refusal takes 0.2 s instead of 1 ms, and a name look-up has no time limit.
 """
 
 import errno
@@ -64,8 +63,8 @@ Endpoint = tuple[socket.AddressFamily, tuple[str | int | bytes, ...]]
 def endpoints(address: Address, *, timeout_s: float) -> list[Endpoint]:
     """Look the name up, within the time; raises OSError for a name without an address, TimeoutError without an answer.
 
-    The system's look-up cannot be bounded, so a look-up that needs a name server runs in the background, and is left
-    behind when the time is over: a site that is lost often takes its name server along.
+    The system's look-up has no time limit, so a look-up that needs a name server runs in the background and is
+    abandoned when the time is over: with a lost site its name server is often lost too.
     """
     try:
         return _look_up(address, socket.AI_NUMERICHOST)
@@ -96,15 +95,15 @@ class Failure:
 
 
 class Closed(Failure):
-    """Nobody listens there: the connection was refused."""
+    """The connection was refused."""
 
 
 class LoginDenied(Failure):
-    """A broker answered, and refused the login."""
+    """A broker refused the login."""
 
 
 class Silent(Failure):
-    """Unclear: accepted without an answer in time, reset, unreachable, or not STOMP."""
+    """The state is unknown: no answer in time, a reset, no route, or not STOMP."""
 
 
 LoginResult = Connected | Closed | LoginDenied | Silent
@@ -136,7 +135,7 @@ def connected(address: Address, tls: TlsFiles | None, *, within_s: float) -> Str
     secure = context.wrap_socket(sock, server_hostname=address.host, do_handshake_on_connect=False)
     try:
         secure.settimeout(max(0.001, until - boottime_s()))
-        secure.do_handshake()  # within that time, however many packets it takes
+        secure.do_handshake()  # within that time in total
     except BaseException as error:
         secure.close()
         if isinstance(error, TimeoutError):
@@ -159,7 +158,7 @@ _VERSION: Final = b"\x00\x01\x00\x00"
 
 
 def speaks_amqp(address: Address, *, timeout_s: float) -> bool:
-    """Say whether a broker answers in AMQP, which a proxy does not. False says nothing of what is there."""
+    """Say whether a broker answers in AMQP, which a proxy does not do; False proves nothing."""
     try:
         stream = connected(replace(address, tls=False), None, within_s=timeout_s)
     except OSError:
@@ -204,7 +203,7 @@ def _dialled(where: list[Endpoint], until: float) -> socket.socket:
             sock.connect(place)
             if sock.getsockname() != sock.getpeername():
                 return sock
-            # Knocking often at a closed port of the ephemeral range can meet one's own socket.
+            # A connection to a closed port of the ephemeral range can be connected to itself.
             refused = ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
         except ConnectionRefusedError as error:
             refused = error

@@ -1,9 +1,8 @@
-"""Tests from a client's side: a probe of a listener (connected, denied, closed, or silent), a message that goes in and
-comes out, and a canary the whole way.
+"""Tests as a client: a test login (connected, denied, closed, or silent), a message that is sent and received, and the
+messages of a rehearsal.
 
-`Connection` is a STOMP session for one thread: messages go through the protocol of stomp.py, bytes become frames of
-STOMP 1.2 in whatever pieces they come, and every wait is bounded. stomp.py's own sessions bound no wait: the end of a
-TLS session waits for the peer's part for ever.
+`Connection` is a STOMP 1.2 session for one thread, with the protocol of stomp.py, and every wait is bounded. stomp.py's
+own sessions are not used: the end of a TLS session waits for the peer without a limit.
 """
 
 import os
@@ -29,14 +28,14 @@ from dr_ctl.stomp_io.address import (
     connected,
 )
 
-# Without this the import looks this machine's own name up, which blocks where the name server is gone.
+# Without this the import looks up this machine's own name, which blocks without a name server.
 os.environ.setdefault("STOMP_SKIP_HOSTNAME_SCAN", "1")
 
 from stomp.protocol import Protocol12
 from stomp.transport import BaseTransport
 from stomp.utils import Frame, convert_frame, pack, parse_frame
 
-__all__ = ["HEART_BEAT", "Connection", "ConnectionLost", "Frame", "FrameReader", "NotStomp", "SaidError", "said"]
+__all__ = ["HEART_BEAT", "Connection", "ConnectionLost", "Frame", "FrameReader", "NotStomp", "RequestRefused"]
 
 HEART_BEAT = b"\n"
 LARGEST_HEAD = 256 * 1024
@@ -48,13 +47,13 @@ class NotStomp(ValueError):
 
 
 class FrameReader:
-    """Cuts a stream of bytes into frames; heart-beats between them are dropped."""
+    """Splits a stream of bytes into frames, and drops heart-beats."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def feed(self, data: bytes) -> list[Frame]:
-        """Add bytes, return the frames that are whole now. Raises NotStomp for bytes that cannot be a frame."""
+        """Add bytes, and return the frames that are complete now. Raises NotStomp for bytes that are no frame."""
         unread, at, frames = self._rest + data, 0, []
         while (end := _end(unread, at := _begin(unread, at))) is not None:
             frame = parse_frame(unread[at:end])
@@ -73,20 +72,20 @@ def _begin(data: bytes, at: int) -> int:
 
 
 def _end(data: bytes, at: int) -> int | None:
-    """The position of the closing NUL of the frame that begins at `at`, or None while more bytes must come."""
+    """Return the position of the NUL that ends the frame which begins at `at`, or None while bytes are missing."""
     if at >= len(data):
         return None
     if not data[at : at + 1].isalpha():
         raise NotStomp(f"not a STOMP frame: {data[at : at + 20]!r}")
-    bare = data.find(b"\n\n", at)
+    lf_end = data.find(b"\n\n", at)
     # Search the head only: the body may be long.
-    with_return = data.find(b"\n\r\n", at, bare if bare >= 0 else len(data))
-    head_end = with_return if with_return >= 0 else bare
+    crlf_end = data.find(b"\n\r\n", at, lf_end if lf_end >= 0 else len(data))
+    head_end = crlf_end if crlf_end >= 0 else lf_end
     if head_end < 0:
         if len(data) - at > LARGEST_HEAD or data.find(b"\0", at) >= 0:
             raise NotStomp("headers without an end")
         return None
-    body = head_end + (3 if head_end == with_return else 2)
+    body = head_end + (3 if head_end == crlf_end else 2)
     length = _content_length(data[at:head_end])
     if length is None:
         end = data.find(b"\0", body)
@@ -105,10 +104,10 @@ def _content_length(head: bytes) -> int | None:
 
 
 class ConnectionLost(BrokerError):
-    """The connection is gone; messages sent without a receipt are in doubt."""
+    """The connection is lost; whether messages without a receipt arrived is unknown."""
 
 
-class SaidError(ConnectionLost):
+class RequestRefused(ConnectionLost):
     """The broker answered ERROR with a reason: the request had no effect."""
 
 
@@ -124,19 +123,19 @@ class _Writer(BaseTransport):  # type: ignore[misc] # stomp.py has no types
 
 
 class Connection:
-    """An open session. Every method, and `stomp`, raises ConnectionLost once the broker is gone or said ERROR."""
+    """An open session. Every method, and `stomp`, raises ConnectionLost after its end or an ERROR."""
 
     def __init__(self, address: Address, stream: Stream, reader: FrameReader, waiting: list[Frame]) -> None:
         self.address = address
         self._stream = stream
         self._reader = reader
         self._waiting = waiting
-        self._heard = self._said = boottime_s()
-        # Without a content-length: brokers then make a text message of a body.
+        self._received_s = self._sent_s = boottime_s()
+        # Brokers make a text message of a body without a content-length.
         self.stomp = Protocol12(_Writer(self._put), auto_content_length=False)
 
     def receive(self, timeout_s: float) -> list[Frame]:
-        """Return the frames that have come, at the latest after the time; an empty list is not an end."""
+        """Wait for frames for at most this time; an empty list is not the end."""
         if self._waiting:
             waiting, self._waiting = self._waiting, []
             return waiting
@@ -148,26 +147,26 @@ class Connection:
             return []
         if not data:
             raise ConnectionLost(f"{self.address}: closed by the broker")
-        self._heard = boottime_s()
+        self._received_s = boottime_s()
         try:
             frames = self._reader.feed(data)
         except NotStomp as error:
             raise ConnectionLost(f"{self.address}: {error}") from error
         for frame in frames:
             if frame.cmd == "ERROR":
-                raise SaidError(f"{self.address}: {said(frame)}")
+                raise RequestRefused(f"{self.address}: {error_text(frame)}")
         return frames
 
     def beat(self, *, every_s: float, silent_s: float) -> None:
-        """Keep the session: send something every `every_s`, end it when the broker was silent for `silent_s`."""
+        """Send a heart-beat if nothing was sent for `every_s`; raise if nothing was received for `silent_s`."""
         now = boottime_s()
-        if now - self._heard > silent_s:
-            raise ConnectionLost(f"{self.address}: silent for {now - self._heard:.1f} s")
-        if now - self._said > every_s:
+        if now - self._received_s > silent_s:
+            raise ConnectionLost(f"{self.address}: silent for {now - self._received_s:.1f} s")
+        if now - self._sent_s > every_s:
             self._put(HEART_BEAT)
 
     def close(self, *, politely: bool = True) -> None:
-        """End the session; never raises. A DISCONNECT (`politely`) lets the broker tidy up at once."""
+        """End the session; never raises. With `politely` a DISCONNECT lets the broker release it at once."""
         try:
             if politely:
                 self._put(b"DISCONNECT\n\n\0", 0.2)
@@ -181,12 +180,12 @@ class Connection:
             self._stream.send(data, timeout_s)
         except OSError as error:
             raise ConnectionLost(f"{self.address}: {error}") from error
-        self._said = boottime_s()
+        self._sent_s = boottime_s()
 
 
-def said(frame: Frame) -> str:
+def error_text(frame: Frame) -> str:
     text = frame.headers.get("message") or (frame.body or b"").decode(errors="replace")
-    return " ".join(text.split())[:300] or "ERROR without a word"
+    return " ".join(text.split())[:300] or "ERROR without a reason"
 
 
 PROBE_HEADER = "dr_ctl_probe"
@@ -201,7 +200,7 @@ def probe(
     timeout_s: float,
     headers: Mapping[str, str] | None = None,
 ) -> tuple[LoginResult, Connection | None]:
-    """Knock once and wait for the answer; the connection is there exactly when it is Connected. Never raises."""
+    """Log in once; return a connection if the result is `Connected`. Never raises."""
     until = boottime_s() + timeout_s
     try:
         stream = connected(address, tls, within_s=timeout_s)
@@ -211,7 +210,7 @@ def probe(
         return Silent(f"{address}: {error.strerror or error}"), None
     reader = FrameReader()
     try:
-        stream.send(_hello(address, login, headers or {}), timeout_s)
+        stream.send(_connect_frame(address, login, headers or {}), timeout_s)
         frames = _first_frames(stream, reader, until)
     except OSError as error:
         login_result: LoginResult = Silent(f"{address}: {error.strerror or error}")
@@ -225,7 +224,7 @@ def probe(
                 login_result = Connected(first.headers.get("server", ""), first.headers.get("version", "1.0"))
                 return login_result, Connection(address, stream, reader, others)
             case [first, *_] if first.cmd == "ERROR":
-                login_result = LoginDenied(said(first))
+                login_result = LoginDenied(error_text(first))
             case [first, *_]:
                 login_result = Silent(f"{address}: a {first.cmd} frame instead of CONNECTED")
     stream.close()
@@ -233,7 +232,7 @@ def probe(
 
 
 def _first_frames(stream: Stream, reader: FrameReader, until: float) -> list[Frame] | None:
-    """Return the frames up to the first whole one, and any that came with it; None if none came in time."""
+    """Return the first frame, and any that arrived with it; None if none arrived in time."""
     while (data := stream.receive(until - boottime_s())) is not None:
         if not data:
             raise ConnectionResetError("closed before a CONNECTED frame")
@@ -242,15 +241,15 @@ def _first_frames(stream: Stream, reader: FrameReader, until: float) -> list[Fra
     return None
 
 
-def _hello(address: Address, login: Login | None, headers: Mapping[str, str]) -> bytes:
-    who = {} if login is None else {"login": login.user, "passcode": login.password}
-    fields = {"accept-version": "1.2", "host": address.host, **who, **headers}
-    hello: bytes = pack(convert_frame(Frame("CONNECT", fields)))  # headers of CONNECT are not escaped
-    return hello
+def _connect_frame(address: Address, login: Login | None, headers: Mapping[str, str]) -> bytes:
+    credentials = {} if login is None else {"login": login.user, "passcode": login.password}
+    fields = {"accept-version": "1.2", "host": address.host, **credentials, **headers}
+    frame: bytes = pack(convert_frame(Frame("CONNECT", fields)))  # headers of CONNECT are not escaped
+    return frame
 
 
 def try_login(address: Address, login: Login | None, tls: TlsFiles | None, *, timeout_s: float) -> LoginResult:
-    """Make one attempt to log in. A closed port answers in about a millisecond; no retry is made."""
+    """Log in once, without a retry. A closed port answers in about a millisecond."""
     login_result, connection = probe(address, login, tls, timeout_s=timeout_s)
     if connection is not None:
         connection.close()
@@ -258,14 +257,11 @@ def try_login(address: Address, login: Login | None, tls: TlsFiles | None, *, ti
 
 
 def round_trip(account: StompAccount, *, queue: str, body: str, timeout_s: float) -> RoundTrip:
-    """Send one non-durable message to `queue`, receive that very message and acknowledge it.
-
-    Other messages of the queue are neither seen nor held: the subscription selects by the probe's own id.
-    """
+    """Send one non-durable message to `queue`, receive it and acknowledge it; a selector excludes other messages."""
     token = uuid.uuid4().hex
 
     def work(stomp: Protocol12, inbox: Inbox) -> None:
-        # Subscribed first: the message then never lies in the queue without somebody there to take it.
+        # Subscribe first, so that the message never stays in the queue.
         selecting = {"subscription-type": "ANYCAST", "selector": f"{PROBE_HEADER} = '{token}'", "receipt": "subscribed"}
         stomp.subscribe(queue, "probe", "client-individual", selecting)
         stomp.send(queue, body, headers={"destination-type": "ANYCAST", PROBE_HEADER: token, "receipt": "sent"})
@@ -278,26 +274,26 @@ def round_trip(account: StompAccount, *, queue: str, body: str, timeout_s: float
         stomp.ack(message.headers["ack"], receipt="acked")
         inbox.wait(receipt("acked"), "the acknowledgement was not confirmed")
 
-    return _at_the_listener(account, timeout_s, work)
+    return _with_session(account, timeout_s, work)
 
 
 class Inbox:
-    """Frames in the order of arrival; callers wait for the frame they want."""
+    """Frames in the order of arrival."""
 
     def __init__(self, connection: Connection, until: float) -> None:
         self._connection = connection
         self._until = until
         self._frames: list[Frame] = []
 
-    def wait(self, wanted: Callable[[Frame], bool], missing: str) -> Frame:
+    def wait(self, is_wanted: Callable[[Frame], bool], timeout_text: str) -> Frame:
         while True:
             for frame in self._frames:
-                if wanted(frame):
+                if is_wanted(frame):
                     self._frames.remove(frame)
                     return frame
             left = self._until - boottime_s()
             if left <= 0:
-                raise TimeoutError(missing)
+                raise TimeoutError(timeout_text)
             self._frames += self._connection.receive(left)
 
 
@@ -306,7 +302,7 @@ def receipt(name: str) -> Callable[[Frame], bool]:
 
 
 def put(account: StompAccount, *, queue: str, token: str, count: int, timeout_s: float) -> RoundTrip:
-    """Send `count` durable messages that bear `token`; passed once the broker has confirmed each."""
+    """Send `count` durable messages with this `token`; passed once the broker has confirmed each."""
 
     def work(stomp: Protocol12, inbox: Inbox) -> None:
         for number in range(count):
@@ -315,15 +311,15 @@ def put(account: StompAccount, *, queue: str, token: str, count: int, timeout_s:
         for number in range(count):
             inbox.wait(receipt(f"put-{number}"), f"message {number + 1} of {count} was not confirmed")
 
-    return _at_the_listener(account, timeout_s, work)
+    return _with_session(account, timeout_s, work)
 
 
 def take(account: StompAccount, *, queue: str, token: str | None, count: int, timeout_s: float) -> RoundTrip:
-    """Take messages that bear `token`, or any token; passed once the broker has confirmed each acknowledgement."""
+    """Take messages with this `token`, or any; passed once the broker has confirmed each acknowledgement."""
 
     def work(stomp: Protocol12, inbox: Inbox) -> None:
-        which = f"{PROBE_HEADER} = '{token}'" if token is not None else f"{PROBE_HEADER} IS NOT NULL"
-        selecting = {**_QUEUE, "selector": which, "receipt": "subscribed"}
+        selector = f"{PROBE_HEADER} = '{token}'" if token is not None else f"{PROBE_HEADER} IS NOT NULL"
+        selecting = {**_QUEUE, "selector": selector, "receipt": "subscribed"}
         stomp.subscribe(queue, "rehearsal", "client-individual", selecting)
         for number in range(count):
             message = inbox.wait(
@@ -334,10 +330,10 @@ def take(account: StompAccount, *, queue: str, token: str | None, count: int, ti
         for number in range(count):
             inbox.wait(receipt(f"taken-{number}"), f"acknowledgement {number + 1} of {count} was not confirmed")
 
-    return _at_the_listener(account, timeout_s, work)
+    return _with_session(account, timeout_s, work)
 
 
-def _at_the_listener(account: StompAccount, timeout_s: float, work: Callable[[Protocol12, Inbox], None]) -> RoundTrip:
+def _with_session(account: StompAccount, timeout_s: float, work: Callable[[Protocol12, Inbox], None]) -> RoundTrip:
     began = boottime_s()
     login_result, connection = probe(account.address, account.login, account.tls, timeout_s=timeout_s)
     if connection is None:

@@ -1,4 +1,4 @@
-"""What `init` sees of two brokers before there are settings, and what each topology proposes to write there. Pure."""
+"""The facts that `init` reads of two brokers, and the settings that each topology proposes for them. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PRODUCERS: Final = re.compile(r"produc", re.IGNORECASE)
 _CORE: Final = '<acceptor name="{}">tcp://0.0.0.0:61617?protocols=CORE</acceptor>'
 _AMQP: Final = '<acceptor name="{}">tcp://0.0.0.0:5673?protocols=AMQP;amqpCredits=1000;amqpLowCredits=300</acceptor>'
 _OPENWIRE: Final = '<transportConnector name="{}" uri="tcp://0.0.0.0:61617"/>'
-# What stands behind the name of the broker's own bean, of what joins sites.
+# The ends of the bean names, behind the broker's, of parts that join sites.
 BROKER_CONNECTIONS: Final = ",component=broker-connections,name=*"
 PLUGIN: Final = ',component=continuity,name="continuity.service"'
 BRIDGES: Final = ",component=bridges,name=*"
@@ -44,9 +44,9 @@ class Listener:
 
 @dataclass(frozen=True, slots=True)
 class Probed:
-    """A broker that answered at a management address. `signs` are the beans that were found, by the sign. Of one with
-    several nodes, `node` is what they have in common, `active` says whether this one is, and `others` are the hosts of
-    those that it lists beside itself."""
+    """A broker that answered at a management address. `signs` are the beans that were found, by the end of their names.
+    If the broker has several nodes, `node` is their common id, `active` says whether this one is active, and `others`
+    are the hosts of the other nodes that it lists."""
 
     family: Family
     broker: str
@@ -63,9 +63,8 @@ class Probed:
 
 @dataclass(frozen=True, slots=True)
 class BrokerAddress:
-    """One management address, and the broker there: None where it refuses connections. `host` is how clients would
-    reach it, as far as that address tells. `nodes` are the places of the broker's other nodes; `origin` is what the
-    console lets in, if not that host."""
+    """One management address, and the broker there: None if it refuses connections. `host` is the address's host.
+    `nodes` are the addresses of the broker's other nodes; `origin` is the one its console allows, if not that host."""
 
     site: str
     url: str
@@ -77,7 +76,7 @@ class BrokerAddress:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A line of the settings: key, value, and why that value. `sure` is False where only a person knows."""
+    """A line of the settings: key, value, and the reason. `sure` is False if a person has to decide."""
 
     name: str
     value: Json
@@ -87,19 +86,19 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class SharedListener:
-    """A listener of the link whose name does not say so. `own` is a listener for the link alone, as the broker's
-    configuration has it, and `key` what names it in the settings."""
+    """A listener of the link whose name does not say so. `separate` is a listener for the link only, as a line of the
+    broker's configuration, and `key` is the key that names it in the settings."""
 
     name: str
-    own: str
+    separate: str
     key: str
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """`why` says by what the topology was recognized; `brokers` are the keys of a broker beside those that all have, by
-    site; `installation` those beside the sites. `shared` are the listeners of the peers' links, by site, that clients
-    may use too: no fence would keep them out there."""
+    """`why` says how the topology was recognized. `brokers` has the topology's keys of a broker by site, `installation`
+    those of the installation. `shared` has the listeners of the peers' links, by site, that clients may use too: a
+    fence would not keep them out there."""
 
     topology: str
     why: str
@@ -119,7 +118,7 @@ Pairs = Sequence[tuple[BrokerAddress, Probed, Probed]]
 
 
 def pairs(local: BrokerAddress, peer: BrokerAddress) -> Pairs:
-    """Each site with its broker and the peer of that; empty where one did not answer."""
+    """Return each site with its broker and the peer; empty if one did not answer."""
     if local.probed is None or peer.probed is None:
         return ()
     return ((local, local.probed, peer.probed), (peer, peer.probed, local.probed))
@@ -134,29 +133,29 @@ def joined(
     why: str,
     both: Pairs,
     protocol: str,
-    own: str,
+    separate: str,
     key: str,
     comment: str,
-    more: Callable[[BrokerAddress, Probed, tuple[str, ...]], list[Key]] = lambda *_: [],
+    further: Callable[[BrokerAddress, Probed, tuple[str, ...]], list[Key]] = lambda *_: [],
 ) -> Proposal:
-    """Propose it for brokers whose peer's link comes in by a listener that speaks that protocol, as `key` names it.
-    `own` is a listener for it alone, but for its name; `more` keys are told which listeners are taken."""
+    """Propose a topology for brokers whose peer's link connects to a listener with that protocol, which `key` names.
+    `separate` is a listener for the link only, still without its name; `further` makes more keys, given the listeners
+    that are named already."""
     brokers, shared = {}, {}
     for place, broker, peer in both:
         names, sure = link_listeners(broker, peer, protocol)
-        ways_in, of_link = clients(broker, names), [Key(key, [*names], comment, sure)] if names else []
-        taken = (*names, *(map(str, ways_in.value) if isinstance(ways_in.value, list) else ()))
-        brokers[place.site] = [ways_in, *of_link, *more(place, broker, taken)]
-        # The name of a listener for brokers alone says that.
+        for_clients, for_link = clients(broker, names), [Key(key, [*names], comment, sure)] if names else []
+        used = (*names, *(map(str, for_clients.value) if isinstance(for_clients.value, list) else ()))
+        brokers[place.site] = [for_clients, *for_link, *further(place, broker, used)]
         if unnamed := [name for name in names if not NOT_CLIENTS.search(name)]:
-            shared[place.site] = SharedListener(unnamed[0], own.format(key), key)
+            shared[place.site] = SharedListener(unnamed[0], separate.format(key), key)
     return Proposal(topology, why, brokers, shared=shared)
 
 
 def link_listeners(local: Probed, peer: Probed, protocol: str) -> tuple[list[str], bool]:
-    """Find the listeners of the peer's link, and say whether that is sure: other brokers are connected there, or the
-    name says so, or, as is not sure, it is the only listener that speaks nothing but this protocol. A listener that is
-    open at one site and closed at the other is for clients."""
+    """Find the listeners of the peer's link, and say whether that is sure: it is if other brokers are connected there,
+    or by the name, but not by the protocol alone. A listener that is open at one site and closed at the other is for
+    clients."""
     left = [listener for listener in local.listeners if listener.name not in moving(local, peer)]
     connected = [listener.name for listener in left if listener.from_brokers]
     named = [
@@ -178,8 +177,7 @@ def moving(local: Probed, peer: Probed) -> frozenset[str]:
 
 
 def clients(local: Probed, without: Sequence[str] = ()) -> Key:
-    """The listeners that clients use: all but the link's, and those whose names say that they are for something
-    else."""
+    """Return the clients' listeners: all except the link's and those whose names show another purpose."""
     others = [listener for listener in local.listeners if listener.name not in without]
     named = tuple(listener.name for listener in others if not NOT_CLIENTS.search(listener.name))
     speaks = ", ".join(
@@ -188,12 +186,12 @@ def clients(local: Probed, without: Sequence[str] = ()) -> Key:
         if listener.name in named
     )
     return Key(
-        "clients", list(named or [listener.name for listener in others]), f"what clients use: {speaks}", bool(named)
+        "clients", list(named or [listener.name for listener in others]), f"used by clients: {speaks}", bool(named)
     )
 
 
 def stomp(place: BrokerAddress, listeners: Sequence[str]) -> Key | None:
-    """A clients' listener where test logins and the probe go."""
+    """Return the clients' listener for test logins and the probe."""
     if place.probed is None:
         return None
     speaking = [
@@ -201,7 +199,6 @@ def stomp(place: BrokerAddress, listeners: Sequence[str]) -> Key | None:
         for listener in place.probed.listeners
         if "STOMP" in listener.protocols and listener.name in listeners and listener.port
     ]
-    # A listener that speaks nothing else is meant for it.
     speaking.sort(key=lambda listener: len(listener.protocols))
     if not speaking:
         return None
@@ -210,22 +207,22 @@ def stomp(place: BrokerAddress, listeners: Sequence[str]) -> Key | None:
 
 
 def _mirror(local: BrokerAddress, peer: BrokerAddress) -> Proposal | None:
-    """Recognized by broker connections; at one site is enough, and told."""
+    """Recognize the topology by broker connections; one site with them is enough."""
     both = pairs(local, peer)
     if not (linked := sites_with(both, BROKER_CONNECTIONS)):
         return None
     why = f"broker connections at {' and '.join(linked)}"
     why += "" if len(linked) == len(both) else "; the other site has none: without it no failback is possible"
-    comment = "what the peer's broker connection uses; no client may"
+    comment = "used by the peer's broker connection; clients may not use it"
     return joined("artemis-mirror", why, both, "AMQP", _AMQP, "mirror", comment)
 
 
 def _continuity(local: BrokerAddress, remote: BrokerAddress) -> Proposal | None:
-    """Recognized by the plugin's service at both sites. The plugin opens at one what it closes at the other."""
+    """Recognize the topology by the plugin's service at both sites. The plugin opens listeners at one site only."""
     both = pairs(local, remote)
     if len(sites_with(both, PLUGIN)) < 2:  # noqa: PLR2004 - both
         return None
-    comment, why = "what the peer's plugin uses: its external acceptor", "the continuity plugin's service at both sites"
+    comment, why = "used by the peer's plugin: its external acceptor", "the continuity plugin's service at both sites"
     proposal = joined("artemis-continuity", why, both, "CORE", _CORE, "mirror", comment)
     brokers, what = dict(proposal.brokers), "the plugin's serving-acceptors: open at one site only"
     for place, broker, peer in both:
@@ -238,7 +235,7 @@ def _bridges(local: BrokerAddress, peer: BrokerAddress) -> Proposal | None:
     both = pairs(local, peer)
     if not both or any(len(sites_with(both, sign)) < len(both) for sign in (BRIDGES, DIVERTS)):
         return None
-    why, comment = "diverts and bridges at both sites", "what the peer's bridges use; no client may"
+    why, comment = "diverts and bridges at both sites", "used by the peer's bridges; clients may not use it"
     fence = Key("lasting_fence", {"roles": ["apps"]}, "the roles of the clients, never the bridges' own", sure=False)
     return joined("artemis-bridges", why, both, "CORE", _CORE, "bridge", comment, lambda *_: [fence])
 
@@ -248,48 +245,50 @@ def _brokersync(local: BrokerAddress, remote: BrokerAddress) -> Proposal | None:
     if not (linked := sites_with(both, NETWORKS)):
         return None
 
-    def more(place: BrokerAddress, broker: Probed, taken: tuple[str, ...]) -> list[Key]:
+    def further(place: BrokerAddress, broker: Probed, used: tuple[str, ...]) -> list[Key]:
         peer = remote if place is local else local
         why = "the queue here that holds the copies of {queue}"
         copies = Key("copies", f"{{queue}}.to-{peer.site}", why, sure=False)
         speaking = [listener for listener in broker.listeners if "STOMP" in listener.protocols]
-        others = [listener for listener in speaking if listener.name not in taken]
+        others = [listener for listener in speaking if listener.name not in used]
         return [copies, *(_agent(place, other) for other in others[:1])]
 
     why = f"network connectors at {' and '.join(linked)}"
-    comment = "what the peer's network connector uses; no client may"
-    return joined("classic-brokersync", why, both, "OPENWIRE", _OPENWIRE, "bridge", comment, more)
+    comment = "used by the peer's network connector; clients may not use it"
+    return joined("classic-brokersync", why, both, "OPENWIRE", _OPENWIRE, "bridge", comment, further)
 
 
 def _agent(place: BrokerAddress, listener: Listener) -> Key:
     secret: dict[str, Json] = {"env": f"{place.site.upper().replace('-', '_')}_SYNC_PASSWORD"}
-    way: dict[str, Json] = {
+    login: dict[str, Json] = {
         "stomp": f"stomp://{place.host}:{if_known(listener.port)}",
         "username": "sync",
         "password": secret,
         "connector": listener.name,
     }
-    return Key("sync", way, "the way in of the agent `dr-ctl sync`, open behind a fence", sure=False)
+    return Key(
+        "sync", login, "the login of the agent `dr-ctl sync`, at a listener that a fence leaves open", sure=False
+    )
 
 
 def _shared_store(local: BrokerAddress, peer: BrokerAddress) -> Proposal | None:
-    """Recognized by one broker that answers, and one that refuses, as a broker does that waits for the store."""
+    """Recognize the topology by one broker that answers, and one that refuses, as while waiting for the store."""
     known = [place.probed for place in (local, peer) if place.probed is not None]
     if len(known) != 1:
         return None
     brokers = {}
     for place in (local, peer):
         name = place.probed.broker if place.probed is not None else place.site
-        own = Key("broker", name, "its brokerName, as the lock's row has it", sure=place.probed is not None)
-        brokers[place.site] = [own, clients(known[0])]
+        key = Key("broker", name, "its brokerName, as the lock's row has it", sure=place.probed is not None)
+        brokers[place.site] = [key, clients(known[0])]
     database = "or {dsn: {env: STORE_DSN}} for a database"
     store = Key("store", {"lock": "/shared/kahadb/lock"}, database, sure=False)
-    why = "one broker answers, the other refuses connections: as a broker does that waits for a store"
+    why = "one broker answers, the other refuses connections, as while waiting for a store"
     return Proposal("classic-shared-store", why, brokers, (store,))
 
 
 def _fanout(local: BrokerAddress, peer: BrokerAddress) -> Proposal | None:
-    """Two brokers that know nothing of each other: so it is proposed where no other topology was recognized."""
+    """Propose this topology last, because nothing joins its brokers."""
     if not (both := pairs(local, peer)):
         return None
     brokers = {}
@@ -297,13 +296,13 @@ def _fanout(local: BrokerAddress, peer: BrokerAddress) -> Proposal | None:
         named = [listener.name for listener in broker.listeners if _PRODUCERS.search(listener.name)]
         why = "the connectors of producers, open at both sites"
         producers = Key("producers", [*(named or ("producers",))], why, bool(named))
-        comment = "the connectors of consumers alone: a fence closes them"
+        comment = "the connectors of consumers only: a fence closes them"
         brokers[place.site] = [replace(clients(broker, named), sure=False, why=comment), producers]
     header = Key("id_header", "UniqueMessageID", "the property by which producers name a message", sure=False)
-    return Proposal("classic-fanout", "two brokers that nothing joins", brokers, (header,))
+    return Proposal("classic-fanout", "two brokers without a link", brokers, (header,))
 
 
-# In this order two brokers are looked at before there are settings: what joins nothing visible comes last.
+# The order in which topologies are tried: those without a visible link come last.
 PROPOSERS: Final[Mapping[str, Proposer]] = {
     "artemis-continuity": Proposer(Family.ARTEMIS, (PLUGIN,), _continuity),
     "artemis-mirror": Proposer(Family.ARTEMIS, (BROKER_CONNECTIONS,), _mirror),
@@ -315,7 +314,7 @@ PROPOSERS: Final[Mapping[str, Proposer]] = {
 
 
 def proposed(local: BrokerAddress, peer: BrokerAddress, topology: str | None = None) -> Proposal | None:
-    """Return what the first topology that recognizes itself proposes, or that one alone."""
+    """Return the proposal of the first topology that is recognized, or only of this `topology`."""
     families = {place.probed.family for place in (local, peer) if place.probed is not None}
     for name, proposer in PROPOSERS.items():
         is_asked = topology in (None, name) and proposer.family in families

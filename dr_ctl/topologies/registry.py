@@ -1,4 +1,4 @@
-"""The topologies there are: the id that the settings name, and the module that opens it, loaded only then."""
+"""The topologies by the id in the settings, each with the module that opens it, which is loaded on demand."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ _PROBES: Final[Mapping[Family, str]] = {
 
 
 def opened(installation: Installation, timeouts: Timeouts, documents: Path) -> Topology:
-    """Make the topology that an installation names ready for one command, without asking a broker. `documents` is the
-    folder for documents of brokers that can keep none."""
+    """Open the topology of an installation for one command, without asking a broker. `documents` is the folder for
+    documents of brokers that cannot store any."""
     topology = TOPOLOGIES.named(installation.settings.topology)(installation, timeouts, documents)
     if not any(site.workloads for site in installation.settings.sites.values()):
         return topology
@@ -55,7 +55,7 @@ def opened(installation: Installation, timeouts: Timeouts, documents: Path) -> T
 
 
 def probed(account: Account, *, timeout_s: float) -> Probed | None:
-    """The broker at that address, of whichever family; None where none is known. Raises `BrokerError`."""
+    """Find the broker at an address, of any family; return None if there is none. Raises `BrokerError`."""
     wire = Wire(account)
     with closing(wire):
         for family, module in _PROBES.items():

@@ -1,5 +1,5 @@
-"""The contract of a topology: the values and protocols that a command needs. A value that was not read is None
-everywhere, never zero and never no."""
+"""The contract of a topology: the values and protocols that a command needs. A value that was not read is None, never
+zero or False."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,8 +18,8 @@ FenceStrength = Literal["now", "lasting"]
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """What keeps clients from working at a broker whose listeners are open: everywhere, or at these addresses alone.
-    One that is not `known` is what the broker cannot tell yet: nothing is moved there, and nobody is woken for it."""
+    """Something that keeps clients from working at a broker whose listeners are open: everywhere, or at these addresses
+    only. `known` is False if the broker does not report it yet: no move goes there, and no monitor wakes anybody."""
 
     text: str
     remedy: str
@@ -30,17 +30,16 @@ class Obstacle:
 class NodeState(Enum):
     ACTIVE = "active"
     PASSIVE = "passive"
-    REFUSES = "refuses"  # each of its ports that is known does: it is dead, or waits without any
+    REFUSES = "refuses"  # each of its known ports refuses: it is dead, or passive without ports
     SICK = "sick"
     UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
 class NodeReading:
-    """A process of a broker as one reading has shown it, and `why`, in words. What the nodes of one broker have in
-    common is `node`; `in_sync` is of one that keeps a copy of the store, None where it keeps none. `pending`: the
-    acknowledgements of a mirror that it counts as not applied. `shows_life`: its management said no, so that something
-    runs there."""
+    """A process of a broker as one reading has shown it, and the reason. `node` is the id that all nodes of one broker
+    share; `in_sync` is for a node with a copy of the store, else None. `pending` counts a mirror's acknowledgements
+    that are not applied. `shows_life` says that its management answered, so that something runs there."""
 
     name: str
     state: NodeState
@@ -58,8 +57,8 @@ class NodeReading:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A process of a broker that the settings do not name: which of them is the broker changes. `at` is its address,
-    empty where that is not told; `shown_by` says what shows that it is there."""
+    """A process of a broker that the settings do not name. `at` is its address, empty if unknown; `shown_by` is the
+    evidence for it."""
 
     site: str
     pair: str
@@ -74,11 +73,10 @@ class Node:
 class BrokerSnapshot:
     """A broker of a site, whatever its kind. Where `silent` has an error, no other value was read.
 
-    `listeners` are the clients' ways in, by name, and whether each is open; `kept_out` says that a lasting fence
-    stands, `serves_no_role` that it was seen to leave no role a right to send or consume; `depths` are the messages in
-    each business queue, `paused` the queues whose dispatch is stopped; `disk_used` is the share of its disk that is
-    taken, `obstacles` keep clients from working there although its listeners are open. `clients` counts connections at
-    the clients' listeners, `traffic` is messages a second that came in and that clients consumed, known after two
+    `listeners` are the clients' listeners by name, and whether each is open; `kept_out` says that a lasting fence keeps
+    clients out, `serves_no_role` that it leaves no role a right to send or consume; `depths` are the messages in each
+    business queue, `paused` the queues whose dispatch is stopped; `disk_used` is the used share of its disk. `clients`
+    counts connections at the clients' listeners, `traffic` is messages added and consumed a second, known after two
     readings. `nodes` are those of a broker that has several."""
 
     site: str
@@ -104,7 +102,7 @@ class BrokerSnapshot:
 
 
 class LinkFigures(TypedDict, total=False):
-    """Of some links; null: not known."""
+    """A topology's own figures of a link; null: not known."""
 
     last_attached: str | None
     loss_risk: int | None
@@ -124,7 +122,7 @@ class LinkFigures(TypedDict, total=False):
 class LinkSnapshot:
     """The link that ships from one broker to its peer. `rate` is messages a second, known after two readings; `outflow`
     the messages still to ship, `unapplied` the peer's acknowledgements that have arrived here. `lines` are for people,
-    `more` are the topology's own figures for `data.links`. `messages_alone`: no acknowledgement is in the outflow."""
+    `more` are the topology's own figures for `data.links`. `without_acks`: no acknowledgement is in the outflow."""
 
     site: str = field(metadata=key("from"))
     pair: str
@@ -136,11 +134,10 @@ class LinkSnapshot:
     rate: float | None = field(metadata=key(digits=1, description="by how many a second the outflow shrinks"))
     lines: tuple[str, ...] = field(metadata=HIDDEN)
     more: Mapping[str, Json] = field(default_factory=dict, metadata=key(flat=LinkFigures))
-    messages_alone: bool = field(default=False, metadata=HIDDEN)
+    without_acks: bool = field(default=False, metadata=HIDDEN)
 
     @derived
     def drain_s(self) -> float | None:
-        """Seconds until nothing is left to ship, at the rate that was seen."""
         return drain_s(self.outflow, self.rate)
 
     @derived
@@ -157,7 +154,7 @@ def drain_s(depth: int | None, rate: float | None) -> float | None:
 @dataclass(frozen=True, slots=True)
 class Stake:
     """The exposure to a loss of a closed broker that answered: messages lost with it, possible duplicates without it;
-    by queue (lost, twice) where that can be told."""
+    by queue (lost, duplicates) if known."""
 
     lost: int | None
     duplicates: int | None
@@ -178,10 +175,9 @@ class PartState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class WorkloadSnapshot:
-    """A workload: it works on the messages of a site and moves with the service. `parts` are started and stopped by
-    name: a workload has one part, or one for every route. `silent` says why nothing was read; where its own address
-    `refuses` connections, nothing listens there. A workload that is `alone` runs only while its site serves without the
-    other."""
+    """A program that works on the messages of a site and moves with the service. `parts` are started and stopped by
+    name: a workload has one part, or one for every route. `silent` says why nothing was read, `refuses` that its
+    address refuses connections. A workload that is `alone` runs only while its site serves without the other."""
 
     site: str
     name: str
@@ -195,21 +191,20 @@ class WorkloadSnapshot:
 
     @property
     def runs(self) -> bool | None:
-        """Whether any of it may run; returns None where no part was read."""
+        """Say whether any part may run; return None if no part was read."""
         if self.silent is not None:
             return None
         return any(part is not PartState.STOPPED for part in self.parts.values())
 
     @derived
     def state(self) -> str:
-        """In words."""
         if self.silent is not None:
             return "not read"
         states = {part.value for part in self.parts.values()}
         return states.pop() if len(states) == 1 else "running in part"
 
     def line(self, role: Role) -> str:
-        """Its state, and when it runs where that is not now. `role`: its site's."""
+        """Describe its state, and when it will run. `role` is its site's."""
         words = [self.state, self.detail, "singleton" if self.singleton else "", self.silent or ""]
         waits = f"; starts when {self.site} serves" if role is not Role.SERVING else ""
         when = f"; runs only while {self.site} serves without the other site" if self.alone else waits
@@ -218,12 +213,12 @@ class WorkloadSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class QueueProgress:
-    """The state of a queue that an agent keeps clean at the standby. `waiting` copies are to be deleted.
-    `unconfirmed` copies are of messages announced as consumed and not seen yet to have been. `absent` copies were never
-    found, at either site. `vanished` messages left the serving site otherwise than by a client: the agent believes no
-    announcement of that queue until a person says so. `unproven` copies lie at the standby, and nothing shows that
-    their messages were consumed. `unheard` messages left the queue and were not announced. `complete` says whether the
-    last comparison of both sites saw every message; `why_not` why no comparison did."""
+    """The state of a queue from which an agent deletes consumed copies. `waiting` copies are to be deleted.
+    `unconfirmed` copies are of messages announced as consumed, without a counter that confirms it. `absent` copies were
+    found at neither site. `vanished` messages left the serving site otherwise than by a client: the agent ignores
+    announcements of that queue until a person permits them. `unproven` copies are at the standby, and nothing shows
+    that their messages were consumed. `unheard` messages left the queue without an announcement. `complete` says
+    whether the last comparison of both sites saw every message, `why_not` why none did."""
 
     pair: str
     name: str
@@ -241,8 +236,8 @@ class QueueProgress:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The result of a step of such an agent. `over` says why the agent is at its end, `silent` why a site could not be
-    asked. `remembers` is for the next agent."""
+    """The result of a step of such an agent. `over` says why the agent ends, `silent` why a site could not be read, by
+    site. `remembers` is for the next agent."""
 
     queues: Sequence[QueueProgress] = ()
     over: str | None = field(default=None, metadata=HIDDEN)
@@ -259,18 +254,16 @@ class Cleaner(Protocol):
     """Deletes at the standby the copies of what clients of the serving site have consumed. For one thread."""
 
     def step(self, held: Callable[[], str | None]) -> Progress:
-        """Go on for a moment. `held` is asked before each deletion, and says why there may be none; the agent goes on
-        following what clients consume."""
+        """Work for a moment. `held` is called before each deletion and returns the reason why none is permitted; the
+        agent follows what clients consume in any case."""
 
     def go_on(self) -> None:
-        """Go on because a person answers for vanished messages: count them as consumed and compare both sites."""
+        """Count vanished messages as consumed, as a person permits, and compare both sites."""
 
     def close(self) -> None: ...
 
 
 class NoCleaner(UsageError):
-    """This topology has no agent."""
-
     remedy = "Only Classic brokers that copy to each other (`classic-brokersync`) need one."
 
     def __init__(self) -> None:
@@ -279,7 +272,7 @@ class NoCleaner(UsageError):
 
 @dataclass(frozen=True, slots=True)
 class Unproven:
-    """Copies of one queue that nothing proves to be consumed; `why_not` says why that cannot be determined."""
+    """Copies of one queue without evidence that they are consumed; `why_not` says why the evidence is unknown."""
 
     pair: str
     name: str
@@ -292,8 +285,8 @@ S_co = TypeVar("S_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class TimedReading(Generic[S_co]):
-    """A reading of who watches all the time. `ago_s`: how long before its end the last broker answered that was not
-    late; `took_s`: how long after the question went out."""
+    """A reading of a monitor or a watch. The last broker in time answered `took_s` after the questions were sent, and
+    `ago_s` before the reading ended."""
 
     snapshot: S_co
     ago_s: float

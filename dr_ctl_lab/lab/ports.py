@@ -21,9 +21,9 @@ def reserve_ports(count: int, owner: Path) -> list[int]:
     range, from which outgoing connections take ports.
     """
     with locked("ports", within_s=10):
-        ports_file = cache_dir() / "ports.json"
-        reserved = {port: lab for port, lab in _read(ports_file).items() if Path(lab).exists()}
-        candidates = [port for port in range(*_range()) if str(port) not in reserved]
+        book = cache_dir() / "ports.json"
+        held = {port: lab for port, lab in _read(book).items() if Path(lab).exists()}
+        candidates = [port for port in range(*_range()) if str(port) not in held]
         random.shuffle(candidates)
         numbers: list[int] = []
         for port in candidates:
@@ -33,25 +33,25 @@ def reserve_ports(count: int, owner: Path) -> list[int]:
                 numbers.append(port)
         if len(numbers) < count:
             raise EnvironmentFault(f"fewer than {count} free ports on the loopback interface")
-        reserved |= {str(port): str(owner) for port in numbers}
-        write_text(ports_file, json.dumps(reserved))
+        held |= {str(port): str(owner) for port in numbers}
+        write_text(book, json.dumps(held))
         return numbers
 
 
 def release_ports(owner: Path) -> None:
     """Release the ports of a lab."""
     with locked("ports", within_s=10):
-        ports_file = cache_dir() / "ports.json"
-        remaining = {port: lab for port, lab in _read(ports_file).items() if lab != str(owner)}
-        write_text(ports_file, json.dumps(remaining))
+        book = cache_dir() / "ports.json"
+        kept = {port: lab for port, lab in _read(book).items() if lab != str(owner)}
+        write_text(book, json.dumps(kept))
 
 
-def _read(ports_file: Path) -> dict[str, str]:
+def _read(book: Path) -> dict[str, str]:
     try:
-        reserved = json.loads(ports_file.read_text())
+        held = json.loads(book.read_text())
     except (FileNotFoundError, ValueError):
         return {}
-    return reserved if isinstance(reserved, dict) else {}
+    return held if isinstance(held, dict) else {}
 
 
 def _range() -> tuple[int, int]:

@@ -18,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from dr_ctl.core.system import boottime_s, in_background, system
-from dr_ctl.stomp_io.client import ConnectionLost, SaidError
+from dr_ctl.stomp_io.client import ConnectionLost, RequestRefused
 from dr_ctl_lab.lab.clients.client import LOGIN_S, SILENT_S, Client, Confirmed, Proto, is_subscription
 from dr_ctl_lab.lab.clients.dialling import Dialler, Opener
 from dr_ctl_lab.lab.clients.traits import PARTS, Variation
@@ -263,7 +263,7 @@ class Load:
                 sending.client.close()
             except ConnectionLost as lost:
                 sending.client.close(politely=False)
-                if isinstance(lost, SaidError) and not sending.accepted:
+                if isinstance(lost, RequestRefused) and not sending.accepted:
                     dialler.refused_by(sending.site)
                     continue  # the queue is closed there: try the other site
             for ident, queue in sending.outstanding.items():
@@ -328,7 +328,7 @@ class Load:
                 client.close()
             except ConnectionLost as lost:
                 client.close(politely=False)
-                if isinstance(lost, SaidError) and not work.accepted:
+                if isinstance(lost, RequestRefused) and not work.accepted:
                     dialler.refused_by(site)
             work.give_up()
             if store is not None:

@@ -162,7 +162,7 @@ class Machine:
         return site.outflow
 
     def holds(self, call: Call) -> bool:
-        return _flags(self.ask(call.site), call)[call.thing] is BRINGS[call.goal]
+        return _flags(self.ask(call.site), call)[call.resource] is BRINGS[call.goal]
 
     def send(self, calls: Sequence[Call]) -> list[Outcome]:
         return [self._carry_out(call) for call in calls]
@@ -185,9 +185,9 @@ class Machine:
 
     def _change(self, call: Call) -> None:
         flags = _flags(self.sites[call.site], call)
-        if flags[call.thing] is BRINGS[call.goal]:
+        if flags[call.resource] is BRINGS[call.goal]:
             return
-        flags[call.thing] = BRINGS[call.goal]
+        flags[call.resource] = BRINGS[call.goal]
         self.effects.append(call.summary)
         [other] = [site for name, site in self.sites.items() if name != call.site]
         if call.goal is Goal.OPEN:

@@ -8,7 +8,7 @@ import pytest
 
 from dr_ctl.core.model import ExitCode, Role
 from dr_ctl.engine import ending
-from dr_ctl.engine.ending import End, Facts, units_no_longer_served
+from dr_ctl.engine.ending import End, Facts, unserved_units
 from dr_ctl.engine.plan import Spec
 from dr_ctl.engine.ports import UnitSnapshot
 
@@ -138,7 +138,7 @@ def test_an_undo_that_failed_says_what_to_do(
 )
 def test_an_end_that_leaves_another_unit_closed_is_not_whole(code: ExitCode, undone: bool | None, to: ExitCode) -> None:
     roles = (STANDBY, SERVING) if code is OK else (SERVING, STANDBY) if undone else (STANDBY, STANDBY)
-    end = ended("swapover", *roles, code, undone=undone, shut={"orders & in": "london"})
+    end = ended("swapover", *roles, code, undone=undone, unserved={"orders & in": "london"})
     assert (end.code, end.undone) == (to, None if undone is None else False)
     assert end.text.endswith("; served nowhere any more: orders & in of london")
     assert "`dr-ctl unfence london --queues 'orders & in'`" in end.findings[-1].remedy
@@ -161,4 +161,4 @@ def test_a_unit_is_shut_that_was_served_there(
         UnitSnapshot("orders.in", None, open_at, closed_at),
         UnitSnapshot("orders.out", None, (), ("london", "paris")),
     ]
-    assert units_no_longer_served(units, {"orders.in": "london"}) == ({"orders.in": "london"} if is_shut else {})
+    assert unserved_units(units, {"orders.in": "london"}) == ({"orders.in": "london"} if is_shut else {})

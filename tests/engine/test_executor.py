@@ -16,7 +16,7 @@ import pytest
 from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.core.model import ExitCode, Json, Role
 from dr_ctl.engine import journal as journal_module
-from dr_ctl.engine.context import JournalledStep, Outage, StopAtOnce, StopRequest, handlers_kept, stop_request
+from dr_ctl.engine.context import JournalledStep, Outage, StopAtOnce, StopRequest, restored_handlers, stop_request
 from dr_ctl.engine.executor import Answer
 from dr_ctl.engine.journal import Journal, read_entries
 from dr_ctl.engine.plan import Plan, PlannedStep, Refusal, Spec
@@ -331,7 +331,7 @@ def test_the_second_signal_stops_at_once_and_the_run_can_be_gone_on_with(at: Des
 @pytest.mark.parametrize("signum", SIGNALS)
 def test_a_signal_to_the_process_reaches_the_run_as_long_as_it_lasts(signum: signal.Signals) -> None:
     before = signal.getsignal(signum)
-    with handlers_kept():
+    with restored_handlers():
         stop = stop_request()
         os.kill(os.getpid(), signum)
         assert stop.wait(5)
@@ -343,7 +343,7 @@ def test_a_signal_to_the_process_reaches_the_run_as_long_as_it_lasts(signum: sig
 
 @pytest.mark.parametrize("signum", [signal.SIGHUP, signal.SIGPIPE])
 def test_a_lost_terminal_or_a_closed_pipe_does_not_stop_a_run(signum: signal.Signals) -> None:
-    with handlers_kept():
+    with restored_handlers():
         stop = stop_request()
         signal.raise_signal(signum)
         assert not stop.asked()

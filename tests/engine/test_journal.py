@@ -878,7 +878,7 @@ def test_a_damaged_file_is_a_fault_of_this_machine_with_what_to_do(tmp_path: Pat
         path.write_text(damaged, encoding="utf-8")
     with pytest.raises(EnvironmentFault, match=r"debts\.json cannot be read") as fault:
         known(path)
-    assert "the brokers hold the same debts" in fault.value.remedy
+    assert "the brokers store the same debts" in fault.value.remedy
 
 
 def test_which_of_two_sites_was_lost_last_no_debt_tells() -> None:

@@ -19,11 +19,11 @@ from dr_ctl.engine.lease import (
     Forbidden,
     LockDocument,
     LockReading,
-    against,
-    inherited,
-    lost_to,
+    inherited_pauses,
     next_epoch,
     read_locks,
+    replaced_by,
+    rival_lock,
 )
 from dr_ctl.engine.runs import Locked
 from tests.clocks import Ticking
@@ -218,7 +218,7 @@ class TestDecisions:
         ids=["live", "ran out", "released", "a dead run of this STATE", "unreadable", "torn"],
     )
     def test_what_keeps_a_run_out(self, there: LockDocument, keeps_out: bool) -> None:
-        assert (against(snapshot(there), MINE) is not None) is keeps_out
+        assert (rival_lock(snapshot(there), MINE) is not None) is keeps_out
 
     @pytest.mark.parametrize(
         ("more", "keeps_out"),
@@ -234,15 +234,15 @@ class TestDecisions:
     )
     def test_of_the_same_state_one_that_may_live_keeps_others_out(self, more: dict[str, Any], keeps_out: bool) -> None:
         items, remote = replace(MINE, pid=os.getpid(), **HERE), replace(OTHER, **{"pid": GONE, **HERE, **more})
-        assert against(snapshot(remote), items) == (remote if keeps_out else None)
-        assert against(snapshot(replace(remote, expires_ms=NOW)), items) is None
+        assert rival_lock(snapshot(remote), items) == (remote if keeps_out else None)
+        assert rival_lock(snapshot(replace(remote, expires_ms=NOW)), items) is None
 
     def test_a_run_without_a_state_takes_nobody_for_dead(self) -> None:
-        assert against(snapshot(LockDocument.of_text(6, "?")), replace(MINE, state="")) is not None
+        assert rival_lock(snapshot(LockDocument.of_text(6, "?")), replace(MINE, state="")) is not None
 
     def test_only_what_was_seen_when_breaking_is_broken(self) -> None:
-        assert against(snapshot(OTHER), MINE, broken=[OTHER]) is None
-        assert against(snapshot(OTHER, replace(OTHER, epoch=5)), MINE, broken=[OTHER]) is not None
+        assert rival_lock(snapshot(OTHER), MINE, broken=[OTHER]) is None
+        assert rival_lock(snapshot(OTHER, replace(OTHER, epoch=5)), MINE, broken=[OTHER]) is not None
 
     @pytest.mark.parametrize(
         ("documents", "mine"),
@@ -259,11 +259,11 @@ class TestDecisions:
     )
     def test_whether_what_was_created_is_the_lock(self, documents: list[LockDocument], mine: bool) -> None:
         reading = snapshot(*documents)
-        assert ((lost_to(reading, MINE) or against(reading, MINE)) is None) is mine
+        assert ((replaced_by(reading, MINE) or rival_lock(reading, MINE)) is None) is mine
 
     def test_an_older_lock_does_not_take_it_away(self) -> None:
-        assert lost_to(snapshot(OTHER, MINE), MINE) is None
-        assert lost_to(snapshot(MINE, replace(OTHER, epoch=8)), MINE) is not None
+        assert replaced_by(snapshot(OTHER, MINE), MINE) is None
+        assert replaced_by(snapshot(MINE, replace(OTHER, epoch=8)), MINE) is not None
 
     def test_an_epoch_is_above_all_that_were_seen_anywhere(self) -> None:
         assert next_epoch([]) == 1
@@ -273,7 +273,7 @@ class TestDecisions:
         dead = replace(OTHER, paused={"other": ("a", "b")})
         older = replace(dead, epoch=5, paused={"other": ("c",)})
         ended = replace(dead, epoch=4, released=True, paused={"ended": ("d",)})
-        assert inherited(snapshot(dead, older, ended)) == {"other": ("a", "b", "c"), "ended": ("d",)}
+        assert inherited_pauses(snapshot(dead, older, ended)) == {"other": ("a", "b", "c"), "ended": ("d",)}
 
     @given(
         st.builds(
@@ -567,15 +567,15 @@ class TestHolding:
 class TestPauses:
     def test_they_stand_in_the_lock_before_they_are_made(self, shelves: Shelves) -> None:
         london, run = shelves[0], held(shelves)
-        run.before("london", PAIR, ["z"])
+        run.note_paused_before("london", PAIR, ["z"])
         run.facts = lambda: ("abc", 12)
-        assert [run.paused("london", PAIR, names) for names in (["b", "a"], ["c"])] == [None, None]
+        assert [run.record_pauses("london", PAIR, names) for names in (["b", "a"], ["c"])] == [None, None]
         held_lock = london.lock(1)
         assert (held_lock.paused, held_lock.paused_before) == ({"run": ("a", "b", "c")}, ("z",))
         assert (held_lock.last_hash, held_lock.count) == ("abc", 12)
         # A broker that does not take them down gets no pause.
         london.silent = True
-        assert run.paused("london", PAIR, ["d"]) is not None
+        assert run.record_pauses("london", PAIR, ["d"]) is not None
 
     @pytest.mark.parametrize(
         ("heir", "more", "paused"),
@@ -588,9 +588,9 @@ class TestPauses:
     def test_who_takes_over_answers_for_them(
         self, shelves: Shelves, heir: str, more: dict[str, str], paused: Any
     ) -> None:
-        held(shelves, "dead").paused("london", PAIR, ["a"])
+        held(shelves, "dead").record_pauses("london", PAIR, ["a"])
         shelves[0].time.passed_s += LEASE_S + 1
         run = held(shelves, heir, **more)
         if heir == "dead":
-            run.paused("london", PAIR, ["b"])
+            run.record_pauses("london", PAIR, ["b"])
         assert read_locks(Reach(shelves[0])).documents[0].paused == paused

@@ -14,7 +14,7 @@ from dr_ctl.core.document import document
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.model import ExitCode, Finding, Role, Severity
 from dr_ctl.engine.debts import Debt
-from dr_ctl.engine.journal import RunState, StepPast, StepState
+from dr_ctl.engine.journal import PastStep, RunState, StepState
 from dr_ctl.engine.plan import AlreadyThere, Decision, Plan, Refusal, Spec
 from dr_ctl.engine.planner import plan
 from dr_ctl.engine.runbook import ORDER, VERBS, Runbook, RunbookStep, lint, load, shipped
@@ -92,7 +92,7 @@ def past(spec: Spec = ASK, sites: dict[str, Site] | None = None, reached: str = 
     machine.sites = sites or machine.sites
     before = planned(decide(spec, machine.read()))
     last = next(step.number for step in before.steps if step.verb == reached)
-    steps = tuple(StepPast(step, StepState.DONE if step.number <= last else StepState.PENDING) for step in before.steps)
+    steps = tuple(PastStep(step, StepState.DONE if step.number <= last else StepState.PENDING) for step in before.steps)
     return RunState(before, steps, activation_sent=False)
 
 

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dr_ctl.core.model import Role, Severity
-from dr_ctl.engine.disk import alone
+from dr_ctl.engine.disk import locked_file
 from dr_ctl.rpo.history import upkeep
 from dr_ctl.rpo.history import writer as writing
 from dr_ctl.rpo.history.files import SCHEMA, TAILS, Source, begun
@@ -116,7 +116,7 @@ def test_parts_can_be_read_until_the_step_after_and_after_a_crash_in_between_no_
 
 
 @pytest.mark.parametrize(
-    ("hindrance", "trouble"), [(alone, "None"), (full_disk, "File too large")], ids=["another tidies", "no room"]
+    ("hindrance", "trouble"), [(locked_file, "None"), (full_disk, "File too large")], ids=["another tidies", "no room"]
 )
 def test_what_hinders_leaves_the_files_and_of_two_monitors_one_joins_them_afterwards(
     tmp_path: Path, hindrance: Callable[..., Any], trouble: str
@@ -126,7 +126,7 @@ def test_what_hinders_leaves_the_files_and_of_two_monitors_one_joins_them_afterw
     before, now = everything(tmp_path), NOON + timedelta(minutes=76)
     one, other = Upkeep(HistoryLocation.at(tmp_path), keep_s=1e9), Upkeep(HistoryLocation.at(tmp_path), keep_s=1e9)
 
-    with hindrance(*[tmp_path / upkeep.LOCK] * (hindrance is alone)) as held:
+    with hindrance(*[tmp_path / upkeep.LOCK] * (hindrance is locked_file)) as held:
         assert hindrance is full_disk or held is not None
         assert not one.step(now)
     assert trouble in str(one.trouble)

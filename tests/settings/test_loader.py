@@ -261,7 +261,7 @@ def test_a_secret_comes_from_where_the_settings_say(folder: Path, secret: Secret
             "the secret's command sh ended with 3",
         ),
         (Secret(command=("sh", "-c", "kill -9 $$")), "the secret's command sh ended with -9"),
-        (Secret(command=("sh", "-c", "printf '\\377'")), "the secret's command sh wrote what is not UTF-8 text"),
+        (Secret(command=("sh", "-c", "printf '\\377'")), "the secret's command sh wrote no UTF-8 text"),
     ],
 )
 def test_one_that_cannot_be_had_is_told_without_its_text(folder: Path, secret: Secret, told: str) -> None:

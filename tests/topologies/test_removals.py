@@ -26,7 +26,7 @@ from dr_ctl.topologies.common.consumed import (
     done_in_both_stores,
 )
 from dr_ctl.topologies.common.rules import selects, selects_all
-from dr_ctl.topologies.common.verbs.quiesce import LEAST, beginnings
+from dr_ctl.topologies.common.verbs.quiesce import MIN_GROUP, group_by_prefix
 
 ROOT: Final = Path(__file__).resolve().parents[2] / "dr_ctl"
 # Operations of brokers that take messages out of a queue, or take the queue away.
@@ -239,10 +239,10 @@ def always(beginning: str) -> bool:
 @given(st.sets(NAMES, min_size=200), st.sets(NAMES, max_size=3))
 def test_each_has_many_that_are_wanted_and_no_other(names: set[str], others: set[str]) -> None:
     wanted = names - others
-    prefixes = beginnings(wanted, others, always)
+    prefixes = group_by_prefix(wanted, others, always)
     for beginning, value in prefixes.items():
         assert set(value) == {name for name in (*wanted, *others) if name.startswith(beginning)}
-        assert len(value) >= LEAST
+        assert len(value) >= MIN_GROUP
     result = [name for item in prefixes.values() for name in item]
     assert len(result) == len(set(result))
 
@@ -258,14 +258,14 @@ def test_each_has_many_that_are_wanted_and_no_other(names: set[str], others: set
     ids=["alone", "beside others", "around one of them", "around the beginning itself"],
 )
 def test_around_others_they_are_as_wide_as_can_be(others: tuple[str, ...], found: dict[str, int]) -> None:
-    prefixes = beginnings(MANY, others, always)
+    prefixes = group_by_prefix(MANY, others, always)
     assert {value: len(names) for value, names in prefixes.items()} == {
         value: count for value, count in found.items() if count
     }
 
 
 def test_too_few_are_not_worth_it() -> None:
-    assert beginnings(MANY[: LEAST - 1], (), always) == {}
+    assert group_by_prefix(MANY[: MIN_GROUP - 1], (), always) == {}
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from dr_ctl.engine.plan import Spec
 from dr_ctl.engine.ports import Move
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.settings.model import Drain, Queues
-from dr_ctl.topologies.common.calls import left_of
+from dr_ctl.topologies.common.calls import missing_effects
 from dr_ctl.topologies.common.reasons import paused_at
 from dr_ctl.topologies.common.snapshot import paused_by_runs
 from dr_ctl.topologies.continuity import copies, procedure
@@ -50,7 +50,7 @@ def drafted(verb: str, operation: str = "swapover") -> Callable[[ContinuitySnaps
     def draft(value: ContinuitySnapshot) -> None:
         plan_step = RECIPE.draft(RunbookStep(verb, "both", 1), value, asked(value, operation))
         effects = [call for call in (*plan_step.calls, *plan_step.inverse) if call.goal.value not in ("remove", "move")]
-        assert left_of(effects, [*value.views("london"), *value.views("paris")]) is not None
+        assert missing_effects(effects, [*value.views("london"), *value.views("paris")]) is not None
 
     return draft
 

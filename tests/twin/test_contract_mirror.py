@@ -8,7 +8,7 @@ import pytest
 
 from dr_ctl.jolokia.client import READ_S
 from dr_ctl.stomp_io.address import Closed, Connected, Login, LoginDenied
-from dr_ctl.stomp_io.client import ConnectionLost, SaidError, try_login
+from dr_ctl.stomp_io.client import ConnectionLost, RequestRefused, try_login
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.reading import LIMITS, find_broker, limits_of_addresses
 from dr_ctl.topologies.common.calls import OUTFLOW_PREFIX
@@ -108,7 +108,7 @@ def test_what_keeps_clients_out_behind_open_listeners_is_read(subject: Subject) 
             ]
         until(lambda: subject.read("london", server, *LIMITS)["DiskStoreUsage"] > 0)  # once it has looked
         figures = subject.read("london", server, *LIMITS)
-        with subject.client("london") as client, pytest.raises(SaidError, match=r"full\.fail"):
+        with subject.client("london") as client, pytest.raises(RequestRefused, match=r"full\.fail"):
             client.send("full.fail")
     finally:
         for name in names:
@@ -123,7 +123,7 @@ def test_what_keeps_clients_out_behind_open_listeners_is_read(subject: Subject) 
     assert rows == [
         ("addresses are paused: their clients get nothing: paused", ("paused",)),
         ("addresses are blocked by management: their senders wait: blocked", ("blocked",)),
-        ("queues are disabled: what is sent to them is confirmed and dropped: disabled", ("disabled",)),
+        ("queues are disabled, so messages sent to them are confirmed and dropped: disabled", ("disabled",)),
         (full.format("BLOCK", "their senders wait: full.block"), ("full.block",)),
         (full.format("FAIL", "what is sent there is refused: full.fail"), ("full.fail",)),
         (full.format("DROP", "what is sent there is dropped: full.drop"), ("full.drop",)),
@@ -193,7 +193,7 @@ def test_a_call_by_the_beginning_of_names_is_of_all_queues_that_begin_so(subject
     names = ("alike.a", 'alike."b"', "alike")
     for name in names:
         subject.create("london", name)
-    pattern = beans.queues_beginning("london", "alike.")
+    pattern = beans.queues_by_prefix("london", "alike.")
 
     def all_paused() -> list[bool]:
         return [paused(subject, "london", name)[0] for name in names]
@@ -204,7 +204,7 @@ def test_a_call_by_the_beginning_of_names_is_of_all_queues_that_begin_so(subject
     assert all_paused() == [True, True, False]
     subject.done("london", pattern, "resume()")
     assert all_paused() == [False, False, False]
-    nobody = beans.queues_beginning("london", "nobody.")
+    nobody = beans.queues_by_prefix("london", "nobody.")
     text = f"No MBean with pattern {nobody} found for invoking JMX operations"
     assert subject.execute("london", nobody, "pause()") == failed(NO_BEAN, text, 404)
     for name in names:

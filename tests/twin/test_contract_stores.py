@@ -50,10 +50,10 @@ def shelf(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shelf]:
     if request.param == "files":
         yield files(tmp_path / "documents")
     elif request.param == "brokers":
-        yield from held_by(request.getfixturevalue("labs")(MIRROR, Layout()))
+        yield from locked_error(request.getfixturevalue("labs")(MIRROR, Layout()))
     else:
         with PlayedTwin.up(tmp_path / "twin", topology=request.param) as twin:
-            yield from held_by(twin)
+            yield from locked_error(twin)
 
 
 def files(folder: Path) -> Shelf:
@@ -65,7 +65,7 @@ def files(folder: Path) -> Shelf:
     return Shelf(lambda: FolderStore(folder, "london", "orders-1"), foreign, keeps_out=True)
 
 
-def held_by(stage: PlayedTwin | Lab) -> Iterator[Shelf]:
+def locked_error(stage: PlayedTwin | Lab) -> Iterator[Shelf]:
     """London's broker, which others share: what a test leaves there is taken away."""
     installation = load(stage.settings_path)
     with closing(registry.opened(installation, Timeouts(), Path("none"))) as topology:

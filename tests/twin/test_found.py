@@ -119,7 +119,7 @@ def test_a_run_is_not_undone_once_its_target_may_have_served_and_was_started_ane
     ended = dr_ctl("resume", "--yes")
 
     assert (ended.code, serving(twin)) == (20 if again else 23, again), ended.document
-    assert again or "paris is closed, and may have served before a new start" in ended.document["summary"]
+    assert again or "paris is closed, and may have served before its restart" in ended.document["summary"]
 
 
 TO_PARIS = ("swapover", "--to", "paris")

@@ -25,7 +25,7 @@ from tests.conftest import Command
 from tests.twin.matrix import Death, at_calls, dies, done, goals, serving
 
 ALIKE = [f"load.{number}" for number in range(145, 205)]  # more than `LEAST` begin with load.1
-PREFIX = beans.queues_beginning("london", "load.")
+PREFIX = beans.queues_by_prefix("london", "load.")
 BY_HAND = "load.203"
 MOVE, BACK = (("swapover", "--to", site) for site in ("paris", "london"))
 
@@ -75,7 +75,7 @@ def test_no_call_is_of_a_queue_that_somebody_paused(twin: PlayedTwin, dr_ctl: Co
 
     done(dr_ctl(*MOVE, "--yes"))
 
-    assert by_prefix(twin, "pause") == [beans.queues_beginning("london", "load.1")]
+    assert by_prefix(twin, "pause") == [beans.queues_by_prefix("london", "load.1")]
     assert not [bean for verb in ("pause", "resume") for bean in asked(twin, verb) if matches(bean, theirs)]
     assert paused(twin) == {BY_HAND}
 

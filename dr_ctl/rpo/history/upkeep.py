@@ -23,7 +23,7 @@ from pyarrow import fs
 
 from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.core.model import by_key
-from dr_ctl.engine.disk import alone
+from dr_ctl.engine.disk import locked_file
 from dr_ctl.rpo.history.files import (
     NAMED,
     OPTIONAL,
@@ -119,7 +119,7 @@ class Upkeep:
         hour. Return False if there is nothing to do, or another monitor does it."""
         try:
             self._place.near.mkdir(parents=True, exist_ok=True)
-            with alone(self._place.near / LOCK, 0o666) as held:
+            with locked_file(self._place.near / LOCK, 0o666) as held:
                 did = held is not None and self._step(now)
         except (pa.ArrowException, OSError, EnvironmentFault) as error:
             what = "tidied" if self._place.folder is not None else f"brought to {self._place.shown}"

@@ -18,7 +18,7 @@ def _part(name: str | None) -> str:
     return quote(name) if name is not None else "*"
 
 
-# Without a name, each of these functions names every such bean.
+# Without a name, each of these functions returns the pattern of all such beans.
 
 
 def acceptor(broker: str, name: str | None = None) -> str:
@@ -46,7 +46,7 @@ ANY_SERVER: Final = f"{DOMAIN}:broker=*"
 
 
 def documents(broker: str) -> str:
-    """Name every queue of dr-ctl's own: the documents at a broker stand in the queues' `User`."""
+    """Name every queue of dr-ctl's own: the attribute `User` of such a queue holds a document."""
     return _queue(broker, '"dr-ctl.*"', "*", '"dr-ctl.*"')
 
 
@@ -55,6 +55,6 @@ def outflows(broker: str) -> str:
     return _queue(broker, name, "*", name)
 
 
-def queues_beginning(broker: str, beginning: str) -> str:
-    """Name every queue whose name begins so, or every queue where the beginning is empty."""
-    return _queue(broker, "*", "*", f'{quote(beginning)[:-1]}*"') if beginning else queue(broker)
+def queues_by_prefix(broker: str, prefix: str) -> str:
+    """Name every queue with this prefix, or every queue if the prefix is empty."""
+    return _queue(broker, "*", "*", f'{quote(prefix)[:-1]}*"') if prefix else queue(broker)

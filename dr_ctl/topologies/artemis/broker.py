@@ -27,7 +27,7 @@ from dr_ctl.topologies.common.calls import (
     items,
     request,
 )
-from dr_ctl.topologies.common.checks import Named
+from dr_ctl.topologies.common.checks import NamedCheck
 from dr_ctl.topologies.common.view import Acceptor, Broker, Connection, Consumer, Fence, Grants, PeerState, Queue
 from dr_ctl.topologies.topology import Node
 
@@ -49,7 +49,7 @@ _QUEUE: Final[dict[str, str | bool | int]] = {"routing-type": "ANYCAST", "durabl
 PAUSE_LASTING: Final = "pause(boolean)"
 MOVE: Final = "moveMessage(long,java.lang.String)"
 REVOKE: Final = f"addSecuritySettings({','.join([_TEXT] * 11)})"
-# Some versions protect management by roles too, and would take these two rights away if a call left them out.
+# Some versions have two more rights, for management by roles, and revoke them if a call leaves them out.
 REVOKE_WITH_VIEWS: Final = f"addSecuritySettings({','.join([_TEXT] * 13)})"
 LET_IN: Final = f"removeSecuritySettings({_TEXT})"
 RELOAD: Final = "reloadConfigurationFile()"
@@ -61,8 +61,8 @@ STOP_LOCK: Final = f"stopLockCoordinator({_TEXT})"
 @dataclass(frozen=True, slots=True)
 class ArtemisRequests(Requests):
     """The requests to a broker. dr-ctl's documents are queues, created by one call with the whole configuration; the
-    queue's user is the document's text. `attributes` are read of such a queue. Its queues are internal ones, but not
-    where the broker's management hides these."""
+    queue's user is the document's text, and `attributes` are read of it. These queues are internal ones, unless the
+    broker's management hides internal queues."""
 
     attributes: ClassVar[tuple[str, ...]] = ("Name", "User", "InternalQueue")
 
@@ -71,14 +71,14 @@ class ArtemisRequests(Requests):
     def of_server(self, operation: str, *arguments: Json) -> Request:
         return request(beans.server(self.broker), operation, arguments)
 
-    def queues(self, beginning: str) -> str:
-        return beans.queues_beginning(self.broker, beginning)
+    def queue_pattern(self, prefix: str) -> str:
+        return beans.queues_by_prefix(self.broker, prefix)
 
     def pause(self, queue: Queue, *, lasting: bool = False) -> Request:
         return request(queue.bean, PAUSE_LASTING, (True,)) if lasting else request(queue.bean, PAUSE)
 
     def create(self, name: str, text: str, *, kind: str | None = None) -> Request:
-        """Write a document down. One of a numbered `kind` may not exist yet, and shares the kind's address."""
+        """Store a document. A document of a numbered `kind` must not exist yet, and shares the kind's address."""
         if kind is not None:
             return self.of_server(CREATE, self._numbered(name, text, kind))
         return self.of_server(CREATE_QUEUE, self._configured(name, text), True)
@@ -104,29 +104,28 @@ class ArtemisRequests(Requests):
         return self.of_server(CREATE_QUEUE, json.dumps(queue), True)
 
     def _numbered(self, name: str, text: str, kind: str) -> str:
-        """Return a numbered document's queue. A kind shares an address: a removed queue leaves its address behind."""
+        """Return a numbered document's queue. A kind shares an address, because removing a queue leaves its address."""
         unusable = {"max-consumers": 0, "purge-on-no-consumers": False, "exclusive": False}
         return self._configured(name, text, {"address": kind, "auto-create-address": True, **unusable})
 
-    def _configured(self, name: str, text: str, more: Mapping[str, Json] = MappingProxyType({})) -> str:
+    def _configured(self, name: str, text: str, extra: Mapping[str, Json] = MappingProxyType({})) -> str:
         """Return the configuration of a document's queue: durable, and never mirrored. A broker that starts splits
         `user=TEXT;` from its journal, so the JSON of the text is without these signs."""
         user = text.replace("=", r"\u003d").replace(";", r"\u003b")
-        queue = {"name": name, "address": name, **_QUEUE, "auto-delete": False, "user": user, **more}
+        queue = {"name": name, "address": name, **_QUEUE, "auto-delete": False, "user": user, **extra}
         return json.dumps(queue if self.shows_internal else {**queue, "internal": False})
 
     def text(self, fields: Fields) -> str:
         return fields.any_text("User")
 
     def is_own(self, _bean: str, fields: Fields) -> bool:
-        """Say whether only management can have made it: clients may create queues of any name."""
-        # A version that lacks the attribute cannot be asked.
+        """Say whether only management can have made this queue, as far as this version shows it."""
         return not fields.has("InternalQueue") or fields.flag("InternalQueue")
 
 
 STILL_KEPT_OUT: Final = "the broker still keeps them out"
 OTHER_RIGHTS_IN_FILE: Final = "its own file gives them others"
-# No user has a role with this prefix. Under it, a fence keeps a copy of the rights that somebody set by hand.
+# No user has a role with this prefix. A fence keeps a copy of rights that somebody set by hand under such names.
 COPY_PREFIX: Final = "dr-ctl.kept-out."
 EVERY: Final = "#"
 # The order is that of the operation's arguments.
@@ -138,10 +137,10 @@ _VIEWS: Final = ("view", "edit")
 
 
 class ListenersAndRoles(Fence):
-    """A fence by listeners and, where the settings name them, by the rights of the clients' roles, which outlast a
-    restart: a broker keeps them in its journal, above broker.xml. Removing a setting is enough for a match that
-    broker.xml lacks; a match in the file, as `#`, is only read again with the whole file. A match has one entry: a
-    fence replaces rights that somebody set through management, so the fence's entry keeps a copy of them."""
+    """A fence by listeners and, if the settings name them, by the rights of the clients' roles. Such rights outlast a
+    restart: a broker keeps them in its journal, where they override broker.xml. Removing a setting restores a match
+    that broker.xml lacks; a match in the file, such as `#`, needs a reload of the file. A match has one entry: a fence
+    replaces rights that somebody set through management, so the fence's entry keeps a copy of them."""
 
     view: ArtemisBroker
 
@@ -165,7 +164,7 @@ class ListenersAndRoles(Fence):
         return (*self.releasing_locks(when), *super().closing(listeners, when))
 
     def opening(self, listeners: Iterable[Acceptor], peer: PeerState, when: str | None = None) -> tuple[Call, ...]:
-        """Start the coordinators first: an acceptor that is told to open opens once its lock is held."""
+        """Start the coordinators first: an acceptor with a lock opens only once the lock is held."""
         opens = super().opening(listeners, peer, when)
         names = [coordinator.name for coordinator in self.view.coordinators if opens and self.view.drives_locks]
         return (*(self._of_lock(Goal.START, name, when) for name in names), *opens)
@@ -177,11 +176,11 @@ class ListenersAndRoles(Fence):
 
     @property
     def needs_reload(self) -> bool:
-        """Say whether a removed match leaves rights that keep the roles out until broker.xml is read again."""
+        """Say whether the roles stay out after a match is removed, until broker.xml is read again."""
         return self.view.usual is not None and not self.view.lets_in_by(self.view.usual)
 
     def revoking(self, when: str | None = None, matches: Sequence[str] | None = None) -> list[Call]:
-        """Take the clients' roles' rights away, and no others; without `when`, only where they have some now."""
+        """Revoke the rights of the clients' roles only; without `when`, only where they have some now."""
         lasting, matches = self.view.config.lasting, self.matches if matches is None else matches
         if lasting is None:
             return []
@@ -198,7 +197,7 @@ class ListenersAndRoles(Fence):
         return calls
 
     def granting(self, when: str | None = None, matches: Sequence[str] | None = None) -> list[Call]:
-        """Give the clients' roles their rights back. Without `when`, only where they are taken away now."""
+        """Give the clients' roles their rights back; without `when`, only where they are revoked now."""
         lasting, matches = self.view.config.lasting, self.matches if matches is None else matches
         if lasting is None:
             return []
@@ -219,10 +218,10 @@ class ListenersAndRoles(Fence):
 
     def holds(self, call: Call) -> bool | None:
         if call.goal in (Goal.START, Goal.STOP):
-            return (call.thing in self.contending) is (call.goal is Goal.START)
+            return (call.resource in self.contending) is (call.goal is Goal.START)
         if call.goal is not Goal.RESTORE:
             return super().holds(call)
-        wanted = self._set_rights(call.thing, self.view.grants.get(call.thing, {}))
+        wanted = self._set_rights(call.resource, self.view.grants.get(call.resource, {}))
         return _roles_by_right(wanted) == _roles_by_right(call.request)
 
     def _rights_before(self, match: str) -> Grants:
@@ -232,8 +231,8 @@ class ListenersAndRoles(Fence):
         return own | {role: may for role, may in grants.items() if not role.startswith(COPY_PREFIX)}
 
     def _has_own_rights(self, match: str) -> bool:
-        """Say whether a match has rights that somebody set: only a copy can restore these. Without such rights, and for
-        the match of all addresses, removing the setting restores those of broker.xml."""
+        """Say whether somebody set the rights of a match, so that only a copy can restore them. Else, and for the match
+        of all addresses, removing the setting restores the rights of broker.xml."""
         usual = self.view.usual
         narrower = usual is not None and match != EVERY and _granted(self._rights_before(match)) != _granted(usual)
         noted = any(role.startswith(COPY_PREFIX) for role in self.view.grants.get(match, {}))
@@ -251,8 +250,8 @@ def _granted(grants: Grants) -> dict[str, frozenset[str]]:
 
 
 def _roles_by_right(asked: Request) -> list[frozenset[str]]:
-    """Return the roles of each right in a request that sets rights, in the order of the rights. Trailing rights without
-    a role are left out, because versions differ in how many rights there are."""
+    """Return the roles of each right in a request that sets rights, without trailing rights that have no role, because
+    versions differ in the number of rights."""
     roles = [frozenset(filter(None, str(argument).split(","))) for argument in items(asked, "arguments")[1:]]
     while roles and not roles[-1]:
         roles.pop()
@@ -268,9 +267,9 @@ CORE: Final = "CORE"
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The nodes of one broker. `policy` is its HA policy in its own words, None where it shows none. `at` is the
-    address at which its nodes and its cluster come in, as host and port, None without one. `nodes` are the addresses of
-    its other nodes, `cluster` those of the other brokers of its cluster."""
+    """The nodes of one broker. `policy` is the broker's name for its HA policy, None if it shows none. `at` is the
+    address to which its nodes and its cluster connect, as host and port. `nodes` are the addresses of its other nodes,
+    `cluster` those of the other brokers of its cluster."""
 
     policy: str | None = None
     shares_store: bool = False
@@ -280,7 +279,7 @@ class Group:
 
     @property
     def has_nodes(self) -> bool:
-        """Say whether there is another node, or may be one by the policy."""
+        """Say whether there is another node, or the policy permits one."""
         return bool(self.nodes) or (self.policy is not None and self.policy not in _SINGLE_NODE_POLICIES)
 
     @property
@@ -298,7 +297,7 @@ SINGLE_NODE: Final = Group()
 
 @dataclass(frozen=True, slots=True)
 class Coordinator:
-    """A lock coordinator: while it holds its lock, the acceptors that hang on it are open."""
+    """A lock coordinator: its acceptors are open while it holds its lock."""
 
     name: str
     lock: str
@@ -314,8 +313,8 @@ class Coordinator:
         return self.status == "Locked"
 
 
-def of_link_users(view: ArtemisBroker, kept_out: Sequence[str], link: str) -> Iterator[Finding]:
-    """Report users of the peer's link that a fence of the roles `kept_out` keeps out too, or that this is unknown."""
+def link_user_findings(view: ArtemisBroker, kept_out: Sequence[str], link: str) -> Iterator[Finding]:
+    """Report users of the peer's link that have a fenced role (`kept_out`), or that this is unknown."""
     roles = ", ".join(kept_out)
     if view.users is None:
         yield found("DR-FENCE-005", broker=view, link=link, roles=roles)
@@ -323,7 +322,7 @@ def of_link_users(view: ArtemisBroker, kept_out: Sequence[str], link: str) -> It
         yield found("DR-FENCE-006", broker=view, users=", ".join(same), link=link, roles=roles)
 
 
-def of_boots(view: ArtemisBroker) -> Iterator[Finding]:
+def boot_findings(view: ArtemisBroker) -> Iterator[Finding]:
     """Find listeners of clients that a start opens, or, where another node takes over, that it leaves closed."""
     opens, stays = ([item.name for item in view.listeners if item.opens_at_boot is so] for so in (True, False))
     has_nodes, lasting = bool(view.nodes or view.unnamed), view.config.lasting is not None
@@ -346,7 +345,10 @@ def _lock_states(view: ArtemisBroker) -> str:
     return brief([f"{coordinator.name} {coordinator.status}" for coordinator in view.coordinators]) or "none"
 
 
-BY_LISTENERS: Final[Sequence[Named[Any]]] = (Named("DR-DOOR-007", _boots), Named("DR-DOOR-008", _lock_states))
+BY_LISTENERS: Final[Sequence[NamedCheck[Any]]] = (
+    NamedCheck("DR-DOOR-007", _boots),
+    NamedCheck("DR-DOOR-008", _lock_states),
+)
 
 
 def is_since(version: str, least: tuple[int, ...]) -> bool:
@@ -355,20 +357,20 @@ def is_since(version: str, least: tuple[int, ...]) -> bool:
 
 
 def peer_connectors(bridges: Iterable[Sequence[str]]) -> Sequence[str]:
-    """Return the connectors by which bridges connect to their peer, where each bridge has connectors alone."""
+    """Return the connectors by which bridges connect to their peer."""
     named = [connectors for connectors in bridges if connectors]
     several = [connectors for connectors in named if len(connectors) > 1] or named[:1]
     return [f"connector {name}" for name in dict.fromkeys(chain.from_iterable(several))]
 
 
 def without_bridges(remote: Iterable[Connection], peer: Broker | None) -> list[Connection]:
-    """Return the connections that do not belong to a bridge. Bridges speak CORE with one user, and have one connection
-    each. A connection without a session is ignored. If that user has more connections than there are bridges, the
-    others may be of the peer's earlier start, which a broker lists for up to a minute."""
+    """Return the connections with a session that belong to no bridge. Bridges speak CORE with one user, and have one
+    connection each. Further connections of that user may be of the peer's earlier start, which a broker lists for up to
+    a minute."""
     in_use = [connection for connection in remote if connection.has_session]
     users = Counter(connection.user for connection in in_use if connection.protocol == CORE)
     bridges = sum(peer.link.links_started.values()) if peer is not None else None
-    # The bridges' user has as many connections as there are bridges, or nearly; without that number, it has the most.
+    # The bridges' user is the one with about as many connections as there are bridges, or else with the most.
     user = min(users, key=lambda user: -users[user] if bridges is None else abs(users[user] - bridges), default=None)
     return [connection for connection in in_use if connection.protocol != CORE or connection.user != user]
 
@@ -385,9 +387,9 @@ class ArtemisBroker(Broker):
 
     @property
     def inner_ports(self) -> frozenset[int]:
-        """Return the port that the broker's own connector names, those of the acceptors that the settings name, and
-        those at which brokers of its site consume its notifications. If none of these ports is an acceptor's (address
-        translation), the connections without a session are taken for those of a replicating node."""
+        """Return the port of the broker's own connector, those of the acceptors that the settings name, and those at
+        which brokers of its site consume its notifications. If none of them is an acceptor's (address translation),
+        connections without a session count as those of a replicating node."""
         joined = self.group.has_nodes or self.group.cluster
         named = {acceptor.port for acceptor in self.acceptors if acceptor.name in self.config.cluster}
         ports = {self.group.port if joined else None, *named, *(consumer.port for consumer in self._listening)}
@@ -405,7 +407,7 @@ class ArtemisBroker(Broker):
 
     @property
     def drives_locks(self) -> bool:
-        """Say whether lock coordinators can be stopped and started by themselves; older versions cannot."""
+        """Say whether this version can stop and start lock coordinators."""
         return self.is_since(2, 56)
 
     def is_since(self, *version: int) -> bool:
@@ -447,7 +449,7 @@ class ArtemisBroker(Broker):
 
     @property
     def unnamed(self) -> Sequence[Node]:
-        """Return the unnamed nodes. A listing has no names: as many nodes as have a name are taken for those."""
+        """Return the unnamed nodes. A listing has no names, so the first nodes in it count as the named ones."""
         group, named = self.group, max(0, len(self.nodes) - 1)
         if group.nodes:
             return [Node(self.site, self.pair, at, "by its listing of the cluster") for at in group.nodes[named:]]
@@ -460,7 +462,7 @@ class ArtemisBroker(Broker):
 
     @property
     def stays(self) -> Sequence[str]:
-        """Describe what MQTT keeps at the broker, which no link brings over."""
+        """Describe the messages and sessions of MQTT, which no link replicates."""
         retained = {queue.name.removeprefix(MQTT_RETAINED): queue.depth for queue in self.queues if queue.retained}
         topics = sorted(name for name, depth in retained.items() if depth > 0)
         sessions = self.by_name[SESSIONS].depth if SESSIONS in self.by_name else 0

@@ -1,5 +1,5 @@
-"""What is read of every Artemis broker, and how its answers become a view. `Session` reads and changes one broker.
-`Documents` keeps dr-ctl's locks, receipts and debts on the broker, as names of queues without messages."""
+"""Reads that every Artemis broker gets, and the conversion of its answers to a view. `Session` reads and changes one
+broker. `Documents` stores dr-ctl's locks, receipts and debts on the broker, as queues without messages."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ MOVING: Final = (*COUNTS, "MessagesAcknowledged", "MessagesExpired", "MessagesKi
 GROUP: Final = ("HAPolicy", "SharedStore", "Backup")
 """Each reading of the broker reads these attributes; an old version lacks the first one."""
 LIMITS: Final = ("DiskStoreUsage", "MaxDiskUsage", "AddressMemoryUsage", "GlobalMaxSize")
-"""The broker's figures, which each reading reads; a version that lacks one leaves it out."""
+"""Each reading reads these figures; a version that lacks one leaves it out."""
 _ADDRESS: Final = ("Paused", "BlockedViaManagement", "AddressLimitPercent", "Paging")
 WORKING_RIGHTS: Final = frozenset({"send", "consume"})  # the rights of a role with which it can work
 _FULL: Final = 100
@@ -66,8 +66,8 @@ def queue_attributes(scope: ReadScope) -> tuple[str, ...]:
 
 
 def all_rows(column: str) -> tuple[str, int, int]:
-    """Return the arguments that ask for all rows of a listing, in every version: only since 2.38 an empty text means
-    all. Brokers sort by a column that changes while they sort, and then fail; the values of `column` do not change."""
+    """Return the arguments that select all rows of a listing, in every version: only since 2.38 an empty text means
+    all. A broker fails if the values that it sorts by change meanwhile; those of `column` do not change."""
     options = {"field": "", "operation": "", "value": "", "sortColumn": column, "sortOrder": "asc"}
     return json.dumps(options), 1, 1_000_000
 
@@ -75,7 +75,7 @@ def all_rows(column: str) -> tuple[str, int, int]:
 @dataclass(frozen=True, slots=True)
 class Dialect:
     """The attributes that depend on the broker's version: those of its `server` and those of its process (`runtime`).
-    With `documents` false, the topology reads dr-ctl's documents from a listing of its own."""
+    Without `documents`, the topology reads dr-ctl's documents by a listing of its own."""
 
     server: tuple[str, ...] = ("Active", "CurrentTimeMillis")
     runtime: tuple[str, ...] = ("StartTime",)
@@ -97,34 +97,34 @@ class Dialect:
 
 
 class CommonReads:
-    """The reads that every Artemis broker gets, added to the request of its topology. A broker that is `known` by an
-    earlier reading is asked only for what changes, which takes a few milliseconds however many queues there are."""
+    """The reads that every Artemis broker gets, added to the request of its topology. With an earlier reading (`known`)
+    only changing values are read, which takes a few milliseconds for any number of queues."""
 
     def __init__(
         self, post: Post, broker: str, dialect: Dialect, *, clients: bool = True, known: ArtemisBroker | None = None
     ) -> None:
         server, whole = beans.server(broker), known is None
         self._dialect, self._known, self._requests = dialect, known, ArtemisRequests(broker)
-        more = ("Version", "NodeID", "IDCacheSize", "PersistIDCache", *LIMITS, *GROUP) if whole else ()
-        self._itself = post.ask(Read(server, tuple(dict.fromkeys((*dialect.server, *more)))))
+        constant = ("Version", "NodeID", "IDCacheSize", "PersistIDCache", *LIMITS, *GROUP) if whole else ()
+        self._server = post.ask(Read(server, tuple(dict.fromkeys((*dialect.server, *constant)))))
         self._topology = post.ask(Query(server, Listing.TOPOLOGY)) if whole else None
         self._runtime = post.ask(Read(beans.RUNTIME, dialect.runtime))
         self._acceptors = post.ask(Read(beans.acceptor(broker), ACCEPTOR)) if whole else None
-        # Each is asked for by its name: a pattern makes the broker go through the names of all its queues too.
-        own = {*known.listeners, *known.link.listeners} if known is not None else set()
-        self._listeners = {acceptor.name: post.ask(Read(acceptor.bean, ("Started",))) for acceptor in own}
+        # Each is read by its name: for a pattern the broker searches the names of all its queues too.
+        acceptors = {*known.listeners, *known.link.listeners} if known is not None else set()
+        self._listeners = {acceptor.name: post.ask(Read(acceptor.bean, ("Started",))) for acceptor in acceptors}
         own_documents = Read(beans.documents(broker), self._requests.attributes)
         self._documents = post.ask(own_documents) if dialect.documents and whole else None
-        asked = (
+        listings = (
             Query(server, Listing.CONNECTIONS, all_rows("implementation")),
             Query(server, Listing.CONSUMERS, all_rows("id")),
             Query(server, Listing.PREPARED),
         )
-        self._clients = [post.ask(query) for query in asked] if clients and whole else None
+        self._clients = [post.ask(query) for query in listings] if clients and whole else None
 
     @property
     def server(self) -> Fields:
-        return self._itself.fields()
+        return self._server.fields()
 
     @property
     def _start_ms(self) -> int:
@@ -135,8 +135,8 @@ class CommonReads:
         return self._dialect.now_ms(self.server if self._dialect.has_clock else self._runtime.fields())
 
     def moving(self, reader: Reader) -> dict[str, Any]:
-        """Return the clock, the start and the listeners, as fields of a view. Raises `BrokerError` for a broker that is
-        not active any more, or has lost a listener."""
+        """Return the clock, the start and the listeners, as fields of a view. Raises `BrokerError` if the broker is not
+        active any more, or lacks a listener."""
         known = self._known
         if known is not None and "Active" in self._dialect.server:
             must_be_active(reader.url, known.group, self.server)
@@ -179,8 +179,8 @@ class CommonReads:
 
 def read_group(url: str, server: Fields, node: str, topology: Answer, *, active: bool = True) -> Group:
     """Read the group from the broker's attributes and, if the console permits it, from its listing of the cluster.
-    Raises `Passive` for a backup that waits, `StartingOrEnding` for a broker that is starting, and `BadValue`.
-    `active` is the broker's own attribute; the oldest versions say only whether the node is a backup that waits."""
+    Raises `Passive` for a passive backup, `StartingOrEnding` for a broker that is starting, and `BadValue`. `active` is
+    the broker's attribute; the oldest versions report only whether the node is a passive backup."""
     rows = [] if isinstance(topology.error, OperationFailed | PolicyRefused) else _brokers_in(topology)
     own = next((row for row in rows if row.get("nodeID") == node), {})
     group = Group(
@@ -190,10 +190,10 @@ def read_group(url: str, server: Fields, node: str, topology: Answer, *, active:
         nodes=(own["backup"],) if own.get("backup") else (),
         cluster=tuple(sorted(row["live"] for row in rows if row is not own and row.get("live"))),
     )
-    waits = server.flag("Backup")
-    if active and not waits:
+    is_backup = server.flag("Backup")
+    if active and not is_backup:
         return group
-    if not (waits or group.has_nodes):
+    if not (is_backup or group.has_nodes):
         raise StartingOrEnding(f"{url}: the broker there is not active: it is starting, or ending")
     at = tuple(filter(None, (group.at, *group.nodes)))
     where = f" ({' and '.join(at)})" if at else ""
@@ -209,7 +209,6 @@ def _brokers_in(topology: Answer) -> list[Mapping[str, Any]]:
 
 
 def must_be_active(url: str, known: Group, server: Fields) -> None:
-    """Raise `Passive` or `StartingOrEnding` where the node of an earlier reading is not active any more."""
     if not server.flag("Active"):
         error = Passive if known.has_nodes else StartingOrEnding
         raise error(f"{url}: the node there is not active any more")
@@ -217,7 +216,7 @@ def must_be_active(url: str, known: Group, server: Fields) -> None:
 
 @contextmanager
 def as_expected(url: str, what: str = "a listing") -> Iterator[None]:
-    """Raise `BadValue` for a part of another shape: a missing part is never taken for empty."""
+    """Raise `BadValue` for a listing of another shape, so that a missing part never counts as empty."""
     try:
         yield
     except (KeyError, ValueError, TypeError, AttributeError) as error:
@@ -225,8 +224,7 @@ def as_expected(url: str, what: str = "a listing") -> Iterator[None]:
 
 
 def documents(requests: ArtemisRequests, queues: Iterable[tuple[str, Fields]]) -> dict[str, Any]:
-    """Return dr-ctl's own documents, and the queues with names of documents that clients may have made (`forged`), as
-    fields of a view."""
+    """Return the fields `documents` and `forged` of a view: a client may have made a forged one."""
     own: dict[str, str] = {}
     forged = []
     for bean, fields in queues:
@@ -275,12 +273,12 @@ def acceptor(bean: str, fields: Fields) -> Acceptor:
 
 
 def queue_by_counters(bean: str, fields: Fields) -> Queue:
-    """Return a queue by its counters; without its other attributes it counts as durable and as no special kind."""
+    """Return a queue by its counters only; it counts as durable and as of no special kind."""
     keys, acked = beans.parts(bean), fields.number("MessagesAcknowledged")
     name, address = keys["queue"], keys["address"]
     return Queue(
         name=name,
-        # A text that many queues have is kept once.
+        # Equal texts are stored once.
         address=name if address == name else address,
         routing=intern(keys["routing-type"]),
         bean=bean,
@@ -296,13 +294,13 @@ def queue_by_counters(bean: str, fields: Fields) -> Queue:
 
 
 def queue(bean: str, fields: Fields) -> Queue:
-    bare = queue_by_counters(bean, fields)
+    counted = queue_by_counters(bean, fields)
     return replace(
-        bare,
-        removed=bare.acked + fields.number("MessagesExpired") + fields.number("MessagesKilled"),
+        counted,
+        removed=counted.acked + fields.number("MessagesExpired") + fields.number("MessagesKilled"),
         durable=fields.flag("Durable"),
         temporary=fields.flag("Temporary"),
-        internal=fields.flag("InternalQueue") if fields.has("InternalQueue") else bare.name.startswith(BROKERS),
+        internal=fields.flag("InternalQueue") if fields.has("InternalQueue") else counted.name.startswith(BROKERS),
         ring=fields.has("RingSize") and fields.number("RingSize") >= 0,
         last_value=fields.has("LastValue") and fields.flag("LastValue"),
         dead_letter_address=_interned(fields.optional_text("DeadLetterAddress")),
@@ -364,11 +362,11 @@ def prepared(answer: Answer) -> tuple[str, ...]:
 
 
 def serves_no_role(reader: Reader, view: Broker) -> bool:
-    """Say whether no role at all may send or consume: by default, and at each address that is not the broker's own."""
-    usual, rows = view.grants.get(EVERY), rights_by_address(reader, view)
-    asked = [granted for name, granted in rows if not name.startswith((*BROKERS, OWN))]
-    return usual is not None and not any(
-        WORKING_RIGHTS & {*may} for granted in (usual, *asked) for may in granted.values()
+    """Say whether no role may send or consume, by default or at any address that is not the broker's own."""
+    default, rows = view.grants.get(EVERY), rights_by_address(reader, view)
+    at_addresses = [granted for name, granted in rows if not name.startswith((*BROKERS, OWN))]
+    return default is not None and not any(
+        WORKING_RIGHTS & {*rights} for granted in (default, *at_addresses) for rights in granted.values()
     )
 
 
@@ -378,7 +376,7 @@ def rights_by_address(reader: Reader, view: Broker) -> list[tuple[str, Grants]]:
 
 
 def grants(text: object) -> Grants:
-    """Return the rights of each role, named as the broker's version lists them."""
+    """Return the rights of each role, by the broker's names for them."""
     return {
         str(row["name"]): tuple(word for word, granted in row.items() if granted is True and word != "name")
         for row in json.loads(str(text))
@@ -401,13 +399,13 @@ def coordinators(answer: Answer) -> tuple[Coordinator, ...]:
 
 
 def disk_used(fields: Fields) -> float | None:
-    """Return the share of the broker's disk that is taken. A broker says 0.0 until it has measured its disk."""
+    """Return the used share of the broker's disk. A broker reports 0.0 until it has measured its disk."""
     return fields.optional_share("DiskStoreUsage") or None
 
 
 def limits_of_server(fields: Fields, up_ms: int) -> tuple[Obstacle, ...]:
-    """Find a disk over its limit, or one that the broker has yet to measure: no client can send to any address. After
-    `_MEASURED_WITHIN_MS` a broker that tells no usage is taken for one that does not measure."""
+    """Find a disk over its limit, or one that the broker has not measured yet. After `_MEASURED_WITHIN_MS` a broker
+    without a usage counts as one that does not measure."""
     used, most = disk_used(fields), fields.optional_share("MaxDiskUsage")
     if most is None or most < 0 or not fields.has("DiskStoreUsage"):
         return ()
@@ -422,7 +420,7 @@ def limits_of_server(fields: Fields, up_ms: int) -> tuple[Obstacle, ...]:
 
 def limits_of_addresses(reader: Reader, view: Broker, *, timeout_s: float) -> tuple[Obstacle, ...]:
     """Find addresses that are paused, blocked, or at a limit that keeps messages out, and disabled queues."""
-    own = {queue.address for queue in view.business.values()}
+    business = {queue.address for queue in view.business.values()}
     server, addresses, queues = reader.read(
         [
             Read(beans.server(view.broker), LIMITS),
@@ -432,12 +430,13 @@ def limits_of_addresses(reader: Reader, view: Broker, *, timeout_s: float) -> tu
         ],
         timeout_s=timeout_s,
     )
-    rows = {name: row for bean, row in addresses.beans() for name in (beans.parts(bean)["address"],) if name in own}
+    rows = {
+        name: row for bean, row in addresses.beans() for name in (beans.parts(bean)["address"],) if name in business
+    }
     fields = Fields(beans.server(view.broker), server.value())
     used, most = fields.optional_share("AddressMemoryUsage"), fields.optional_share("GlobalMaxSize")
-    is_full = (
-        used is not None and most is not None and 0 < most <= used
-    )  # all addresses together reach the global limit
+    # All addresses together reach the global limit.
+    is_full = used is not None and most is not None and 0 < most <= used
     # A full address that fails or drops shows `Paging`; a full address that blocks shows a percentage above its limit.
     at_limit = sorted(
         name
@@ -462,16 +461,16 @@ def _flagged(rows: Mapping[str, Fields], flag: str, what: str, remedy: str) -> I
 
 
 def _disabled(view: Broker, rows: Mapping[str, Fields]) -> Iterator[Obstacle]:
-    """Find disabled queues, to which no message is routed. A version that lacks the flag leaves it out."""
+    """Find disabled queues, to which no message is routed, if the version has that flag."""
     queues = [queue for name, queue in view.business.items() if name in rows and rows[name].has("Enabled")]
     if disabled := [queue for queue in queues if not rows[queue.name].flag("Enabled")]:
         names = brief([queue.name for queue in disabled])
-        text = f"queues are disabled: what is sent to them is confirmed and dropped: {names}"
+        text = f"queues are disabled, so messages sent to them are confirmed and dropped: {names}"
         yield Obstacle(text, "enable() them in the console.", tuple(queue.address for queue in disabled))
 
 
 def policies(reader: Reader, view: Broker, names: Iterable[str], timeout_s: float = READ_S) -> Mapping[str, str]:
-    """Return what each of these addresses does once it is full. Raises `BrokerError`."""
+    """Return the policy of each address for the time when it is full. Raises `BrokerError`."""
     server, asked = beans.server(view.broker), [*names]
     settings = [Query(server, Listing.ADDRESS_SETTINGS, (name,)) for name in asked]
     answers = reader.read(settings, timeout_s=timeout_s) if asked else []
@@ -487,7 +486,7 @@ def _kept_out(names: Iterable[str], policies: Mapping[str, str], *, everywhere: 
         if full := [name for name in names if policies[name] == policy]:
             limit = "the broker's memory is at its global-max-size" if everywhere else "at their limit"
             text = f"addresses with address-full-policy {policy}, {limit}: {effect}: {brief(full)}"
-            yield Obstacle(text, "Let what lies there be consumed, or raise that limit in broker.xml.", tuple(full))
+            yield Obstacle(text, "Let their messages be consumed, or raise that limit in broker.xml.", tuple(full))
 
 
 Origin = tuple[str, int]
@@ -501,8 +500,8 @@ def identity(origin: Origin) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BrowsedMessage:
-    """A message's number at its broker, and its properties without prefixes: those that its `sender` set, and those
-    that the `broker` added. Both are None where the row does not tell them apart."""
+    """A message's number at its broker, and its properties without prefixes: those of its `sender`, and those that the
+    `broker` added. Both are None if the row does not distinguish them."""
 
     number: int
     sender: Mapping[str, Any] | None
@@ -524,18 +523,18 @@ class BrowsedMessage:
 
 
 def probe(reader: Reader, signs: Sequence[str], *, timeout_s: float = READ_S) -> Probed | None:
-    """Return the broker there, or None where no broker of this family answers. Raises `BrokerError`."""
+    """Find the broker there; return None if no broker of this family answers. Raises `BrokerError`."""
     try:
         broker = find_broker(reader, timeout_s=timeout_s)
     except NoSuchBean:
         return None
     post = Post()
-    itself = post.ask(Read(beans.server(broker), ("Version", "NodeID", "Active", *GROUP)))
+    server_answer = post.ask(Read(beans.server(broker), ("Version", "NodeID", "Active", *GROUP)))
     topology = post.ask(Query(beans.server(broker), Listing.TOPOLOGY))
     acceptors = post.ask(Read(beans.acceptor(broker), ACCEPTOR))
-    asked = {sign: post.ask(Search(beans.server(broker) + sign)) for sign in signs}
+    searches = {sign: post.ask(Search(beans.server(broker) + sign)) for sign in signs}
     post.send(reader, timeout_s=timeout_s)
-    server = itself.fields()
+    server = server_answer.fields()
     version, node = server.text("Version"), server.text("NodeID")
     try:
         active = not server.has("Active") or server.flag("Active")
@@ -543,19 +542,19 @@ def probe(reader: Reader, signs: Sequence[str], *, timeout_s: float = READ_S) ->
     except Passive:
         return Probed(Family.ARTEMIS, broker, version, [], node=node, active=False)
     listeners = [acceptor(bean, row) for bean, row in acceptors.beans()]
-    # Nobody comes in from outside by a listener within the process, or by the listener of the nodes.
-    within = {None, group.port if group.has_nodes or group.cluster else None}
-    ways_in = [
+    # Nobody connects from outside to a listener within the process, or to the listener of the nodes.
+    internal = {None, group.port if group.has_nodes or group.cluster else None}
+    outside = [
         Listener(listener.name, listener.protocols, listener.port, listener.started)
         for listener in sorted(listeners, key=lambda acceptor: acceptor.name)
-        if listener.port not in within
+        if listener.port not in internal
     ]
     return Probed(
         Family.ARTEMIS,
         broker,
         version,
-        ways_in,
-        {sign: tuple(map(str, search.value())) for sign, search in asked.items()},
+        outside,
+        {sign: tuple(map(str, search.value())) for sign, search in searches.items()},
         node=node,
         others=tuple(node.rpartition(":")[0] for node in group.nodes),
     )
@@ -567,14 +566,14 @@ _EXISTS: Final = "AMQ229019"
 
 
 def _node_answer(answer: Answer) -> group.NodeAnswer:
-    """Read a node's answer; the oldest versions show only whether it is a waiting backup. Raises `BrokerError`."""
+    """Read a node's answer; the oldest versions report only whether it is a passive backup. Raises `BrokerError`."""
     [(bean, fields)] = answer.beans() or [("", Fields("the broker", {}))]
-    waits = fields.flag("Backup") or (fields.has("Active") and not fields.flag("Active"))
+    is_passive = fields.flag("Backup") or (fields.has("Active") and not fields.flag("Active"))
     policy = (fields.optional_text("HAPolicy") if fields.has("HAPolicy") else None) or ""
     has_clock = fields.has("CurrentTimeMillis") and fields.has("UptimeMillis")
     reading = NodeReading(
         "",
-        NodeState.PASSIVE if waits else NodeState.ACTIVE,
+        NodeState.PASSIVE if is_passive else NodeState.ACTIVE,
         node=fields.text("NodeID"),
         version=fields.text("Version"),
         in_sync=fields.flag("ReplicaSync") if policy.startswith("Replication") and fields.has("ReplicaSync") else None,
@@ -611,8 +610,8 @@ class Session(session.Session[B_co]):
             return view
         at_addresses = limits_of_addresses(self.reader(), view, timeout_s=timeout_s)
         # The rights that a lasting fence leaves to other roles matter only behind open listeners.
-        nobody = view.open and view.fence.roles_revoked and serves_no_role(self.reader(), view)
-        return replace(view, obstacles=(*view.obstacles, *at_addresses), serves_no_role=nobody)
+        no_role = view.open and view.fence.roles_revoked and serves_no_role(self.reader(), view)
+        return replace(view, obstacles=(*view.obstacles, *at_addresses), serves_no_role=no_role)
 
     def dispatch(self) -> Mapping[str, tuple[int, bool]]:
         return dispatch(self.reader(), self.last_view())
@@ -667,7 +666,7 @@ class Documents:
         self._change(self._requests.of_server(DELETE, f"{OWN}{kind}.{self.site}.{number}")).value()
 
     def why_forbidden(self) -> str | None:
-        """Ask whether this user may create documents, without trying; return None if it may, or if that is unknown."""
+        """Ask the broker whether this user may create documents; return None if it may, or if that is unknown."""
         server = beans.server(self._requests.broker)
         asked = Query(beans.SECURITY, Listing.MAY_CALL, (server, "createQueue", ["java.lang.String"]))
         answer = Reader(self._open()).read([asked], timeout_s=_READ_S)[0]

@@ -13,12 +13,12 @@ from dr_ctl.core.notation import duration, if_known
 from dr_ctl.engine.operations import FAILBACK
 from dr_ctl.engine.plan import Spec
 from dr_ctl.engine.ports import Move
-from dr_ctl.topologies.artemis.broker import BY_LISTENERS, COPY_PREFIX, fenced_roles, of_boots, of_link_users
+from dr_ctl.topologies.artemis.broker import BY_LISTENERS, COPY_PREFIX, boot_findings, fenced_roles, link_user_findings
 from dr_ctl.topologies.bridges.view import COMPARED, ORIGIN, Bridge, BrokerView, Flow
-from dr_ctl.topologies.common import reasons
-from dr_ctl.topologies.common.checks import Case, Checks, Named, of_listeners, of_pair, of_queues
+from dr_ctl.topologies.common import checks, reasons
+from dr_ctl.topologies.common.checks import Case, Checks, NamedCheck
 from dr_ctl.topologies.common.gate import accepting
-from dr_ctl.topologies.common.reasons import nothing_owed
+from dr_ctl.topologies.common.reasons import is_reinstated
 from dr_ctl.topologies.common.rules import Rules, selects
 from dr_ctl.topologies.common.view import count_text
 
@@ -60,7 +60,7 @@ def _of_duplicates(view: BrokerView, move: Move) -> Iterator[Finding]:
 
 def of_broker(view: BrokerView, case: Case[BrokerView] | None = None) -> Iterator[Finding]:
     spec = case.move.spec if case is not None else None
-    yield from of_listeners(view)
+    yield from checks.listener_findings(view)
     if view.coordinators and (closed := [listener.name for listener in view.listeners if not listener.started]):
         locks = brief([coordinator.name for coordinator in view.coordinators])
         yield found("DR-DOOR-008.of_queues", broker=view, locks=locks, listeners=brief(closed))
@@ -74,13 +74,13 @@ def of_broker(view: BrokerView, case: Case[BrokerView] | None = None) -> Iterato
             yield found(key, broker=view, bridges=brief(named))
     if not view.keeps_ids:
         yield found("DR-BRIDGE-021.restart", broker=view)
-    yield from of_boots(view)
+    yield from boot_findings(view)
     yield from _of_forwarded(view, spec)
     if (lasting := view.config.lasting) is not None:
-        yield from of_link_users(view, lasting.roles, "the bridges")
+        yield from link_user_findings(view, lasting.roles, "the bridges")
     else:
         yield found("DR-BRIDGE-009", broker=view)
-    yield from of_queues(view)
+    yield from checks.queue_findings(view)
 
 
 def _of_units(view: BrokerView, case: Case[BrokerView] | None) -> Iterator[Finding]:
@@ -180,7 +180,7 @@ def of_links(view: BrokerView, peer: BrokerView | None) -> Iterator[Finding]:
 
 def of_both(case: Case[BrokerView], view: BrokerView, peer: BrokerView) -> Iterator[Finding]:
     move = case.move
-    yield from of_pair(view, peer, move.spec.includes)
+    yield from checks.pair_findings(view, peer, move.spec.includes)
     if not any(queue.consumers for queue in peer.arrived):
         yield found("DR-BRIDGE-010", site=peer.site, pair=peer.pair)
     units = view.chosen_units(move.moves)
@@ -281,32 +281,32 @@ def _closed(view: BrokerView) -> str:
     return f"{view.site} {len(closed)} of {len(view.units)} closed"
 
 
-BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
-    Named("DR-BRIDGE-001", lambda view: brief([flow.unit for flow in view.flows]) or "none is"),
-    Named("DR-BRIDGE-002", _bridges),
-    Named("DR-BRIDGE-003", _ids),
-    Named("DR-BRIDGE-004", _bridges),
-    Named("DR-BRIDGE-021", _bridges),
+BY_BROKER: Final[Sequence[NamedCheck[BrokerView]]] = (
+    NamedCheck("DR-BRIDGE-001", lambda view: brief([flow.unit for flow in view.flows]) or "none is"),
+    NamedCheck("DR-BRIDGE-002", _bridges),
+    NamedCheck("DR-BRIDGE-003", _ids),
+    NamedCheck("DR-BRIDGE-004", _bridges),
+    NamedCheck("DR-BRIDGE-021", _bridges),
     *BY_LISTENERS,
-    Named("DR-LINK-004", _bridges),
-    Named("DR-LINK-005", _buffers),
-    Named("DR-BRIDGE-005", lambda view: f"{len(view.business)} queue(s)"),
-    Named("DR-BRIDGE-006", _buffers),
-    Named("DR-BRIDGE-019", lambda view: f"{sum(map(view.uncopied, view.all_flows))} message(s) found no buffer"),
-    Named("DR-BRIDGE-007", _bridges),
-    Named("DR-BRIDGE-015", lambda view: f"{len(view.forwarded)} queue(s) counted"),
-    Named("DR-BRIDGE-009", fenced_roles),
-    Named("DR-FENCE-005", fenced_roles),
-    Named("DR-FENCE-006", fenced_roles),
+    NamedCheck("DR-LINK-004", _bridges),
+    NamedCheck("DR-LINK-005", _buffers),
+    NamedCheck("DR-BRIDGE-005", lambda view: f"{len(view.business)} queue(s)"),
+    NamedCheck("DR-BRIDGE-006", _buffers),
+    NamedCheck("DR-BRIDGE-019", lambda view: f"{sum(map(view.uncopied, view.all_flows))} message(s) found no buffer"),
+    NamedCheck("DR-BRIDGE-007", _bridges),
+    NamedCheck("DR-BRIDGE-015", lambda view: f"{len(view.forwarded)} queue(s) counted"),
+    NamedCheck("DR-BRIDGE-009", fenced_roles),
+    NamedCheck("DR-FENCE-005", fenced_roles),
+    NamedCheck("DR-FENCE-006", fenced_roles),
 )
-BY_PAIR: Final[Sequence[Named[BrokerView]]] = (
-    Named("DR-BRIDGE-008", _bridges),
-    Named("DR-BRIDGE-010", lambda view: f"{view.site} {if_known(view.link.unapplied)} not applied"),
-    Named("DR-BRIDGE-011", lambda view: f"{view.site} {len(view.unrouted)} address(es)"),
-    Named("DR-BRIDGE-012", _closed),
-    Named("DR-BRIDGE-013", _closed),
-    Named("DR-BRIDGE-014", lambda view: f"{view.site} {sum(q.depth for q in view.business.values())} message(s)"),
-    Named("DR-BRIDGE-020", lambda view: f"{view.site} {sum(flow.not_due for flow in view.flows)} delayed"),
-    Named("DR-MQTT-001", lambda view: f"{view.site} {brief(view.stays) or 'nothing'}"),
+BY_PAIR: Final[Sequence[NamedCheck[BrokerView]]] = (
+    NamedCheck("DR-BRIDGE-008", _bridges),
+    NamedCheck("DR-BRIDGE-010", lambda view: f"{view.site} {if_known(view.link.unapplied)} not applied"),
+    NamedCheck("DR-BRIDGE-011", lambda view: f"{view.site} {len(view.unrouted)} address(es)"),
+    NamedCheck("DR-BRIDGE-012", _closed),
+    NamedCheck("DR-BRIDGE-013", _closed),
+    NamedCheck("DR-BRIDGE-014", lambda view: f"{view.site} {sum(q.depth for q in view.business.values())} message(s)"),
+    NamedCheck("DR-BRIDGE-020", lambda view: f"{view.site} {sum(flow.not_due for flow in view.flows)} delayed"),
+    NamedCheck("DR-MQTT-001", lambda view: f"{view.site} {brief(view.stays) or 'nothing'}"),
 )
-CHECKS: Final = Checks(of_broker, of_both, of_return, nothing_owed, BY_BROKER, BY_PAIR, of_waiting=lambda _: ())
+CHECKS: Final = Checks(of_broker, of_both, of_return, is_reinstated, BY_BROKER, BY_PAIR, of_standby=lambda _: ())

@@ -26,16 +26,16 @@ from dr_ctl.topologies.bridges.reading import READS, LinkEnds
 from dr_ctl.topologies.bridges.tools import TRIM, BridgesTools
 from dr_ctl.topologies.bridges.view import Bridge, BrokerView, UnitFilter, every_unit
 from dr_ctl.topologies.common import receipts, wants
-from dr_ctl.topologies.common.calls import call, holds, pause, resume, still, switch_listener, switched
+from dr_ctl.topologies.common.calls import call, holds, pause, resume, still, switch_listener, switch_part
 from dr_ctl.topologies.common.idstore import NotRead
 from dr_ctl.topologies.common.reasons import paused_at
 from dr_ctl.topologies.common.recipe import Procedure, Undo, VerbHandler
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import STAYS_CLOSED, Snapshot
 from dr_ctl.topologies.common.topology import COMMON, TopologyDefinition
-from dr_ctl.topologies.common.verbs.activate import may_open, other_site_open, sides
-from dr_ctl.topologies.common.verbs.fence import acting, drafting, paused_as_before, residue_outcome
-from dr_ctl.topologies.common.verbs.undoing import as_before, open_again
+from dr_ctl.topologies.common.verbs.activate import may_open, sides, why_open
+from dr_ctl.topologies.common.verbs.fence import fence_act, fence_draft, paused_as_before, residue_outcome
+from dr_ctl.topologies.common.verbs.undoing import open_again, undo_step
 from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.common.waiting import SMALL_OUTFLOW, Barrier, Direction, Wait, attached
 from dr_ctl.topologies.common.wants import SOURCE, TARGET, AtBroker, Wants, draft_of
@@ -101,7 +101,7 @@ def _units_to_close(move: Move) -> UnitFilter:
     return move.spec.includes if move.spec.operation == FENCE else move.moves
 
 
-draft_fence: Final = drafting(
+draft_fence: Final = fence_draft(
     lambda at: close_calls(at.view, at.view.chosen_units(_units_to_close(at.move))),
     lambda _: "the clients of each queue are kept out, restarts included",
     "its queues are closed already",
@@ -124,7 +124,9 @@ def draft_residue(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerVi
     return StepPlan(move.target, "close its queues, then count the messages that it still holds", tuple(calls))
 
 
-fence: Final = acting(lambda tools, move, context: _close_all(tools, move.source, _units_to_close(move), move, context))
+fence: Final = fence_act(
+    lambda tools, move, context: _close_all(tools, move.source, _units_to_close(move), move, context)
+)
 
 
 def _close_all(tools: BridgesTools, site: str, chosen: UnitFilter, move: Move, context: StepContext) -> Outcome:
@@ -166,7 +168,7 @@ def _find_open(views: Sequence[BrokerView], chosen: UnitFilter) -> list[str]:
 
 
 def residue(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    units = {call.thing for call in step.calls if call.goal is Goal.CUT}
+    units = {call.resource for call in step.calls if call.goal is Goal.CUT}
     closed = _close_all(tools, move.target, units.__contains__, move, context)
     if isinstance(closed, Failed):
         return closed
@@ -198,7 +200,7 @@ def draft_unfence(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerVi
 
 def undo(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Undo the fence, and open listeners that a restart has closed. The undo does not wait for a lost site."""
-    outcome = as_before(tools, step, move, context)
+    outcome = undo_step(tools, step, move, context)
     views = tools.observer.answering(move.source) if isinstance(outcome, Done | NotNeeded) else ()
     opens = [call for view in views for call in wants.listeners_open_as_before(tools.at(view, move))]
     return open_again(tools, opens, move, context) if opens else outcome
@@ -207,7 +209,7 @@ def undo(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContex
 def unfence(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     opens, admits, resumes = step.phase("listeners"), step.phase("admit"), step.phase("")
     if opens or admits:
-        listeners = {call.thing for call in (*opens, *admits)}
+        listeners = {call.resource for call in (*opens, *admits)}
         views = tools.observer.read_at(move.target)
         served = [unit for view in views for unit in view.open_units(move.spec.includes) if unit in listeners]
         if served:
@@ -247,22 +249,22 @@ def draft_activate(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerV
 def activate(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     views = may_open(tools, move)
     target, timeouts, opens, admits = move.target, tools.timeouts, [*step.phase("listeners")], step.phase("admit")
-    planned = {call.thing for call in opens}
+    planned = {call.resource for call in opens}
     closed = [(view, listener) for view in views for listener in view.listeners if not listener.started]
     # Listeners that were closed since the plan are opened too.
     opens += [switch_listener(view, Goal.OPEN, listener) for view, listener in closed if listener.name not in planned]
-    wanted = [call for call in (*admits, *opens) if call.thing != ALL]
+    wanted = [call for call in (*admits, *opens) if call.resource != ALL]
     resend_at_s = context.monotonic() + timeouts.again_s
 
     def why_not_admitted() -> str | None:
         """Let the clients' roles in at queues that deliver. Clients work from then on, so the other site is read right
         before. Return the reason why the roles are not let in, or None."""
         targets, sources, _ = sides(tools, move)
-        paused = {view.unit_of(call.thing) for view in targets for call in opens if not holds(call, targets)}
-        due = [call for call in admits if call.thing not in paused]
-        if still([call for call in due if call.thing != ALL], targets) is None:
+        paused = {view.unit_of(call.resource) for view in targets for call in opens if not holds(call, targets)}
+        due = [call for call in admits if call.resource not in paused]
+        if still([call for call in due if call.resource != ALL], targets) is None:
             return None
-        return other_site_open(tools, sources, move) or tools.admit(target, due, context, again=True)
+        return why_open(tools, sources, move) or tools.admit(target, due, context, again=True)
 
     def unseen() -> list[str]:
         """Send the calls again whose effect is not seen, and name the calls whose effect is still not seen."""
@@ -271,7 +273,7 @@ def activate(tools: BridgesTools, step: PlannedStep, move: Move, context: StepCo
             if context.monotonic() > resend_at_s:
                 resend_at_s = context.monotonic() + timeouts.again_s
                 targets, sources, _ = sides(tools, move)
-                if other_site_open(tools, sources, move) is None:
+                if why_open(tools, sources, move) is None:
                     tools.change([call for call in opens if not holds(call, targets)], context)
                     why_not_admitted()
             now = tools.observer.read_at(target)
@@ -309,7 +311,8 @@ START_AGAIN_S: Final = 2.0  # `link restart` sends a start again after this, unt
 def start_calls(view: BrokerView, chosen: UnitFilter) -> list[Call]:
     """Start stopped bridges of the chosen queues and of the ids. A bridge that is started and not connected retries by
     itself. A restart would not help: after a failed link a stop takes 10 s, and a start is refused for a minute."""
-    return [switched(view, Goal.LINK_UP, bridge, "start bridge", "it is stopped") for bridge in _bridges(view, chosen)]
+    bridges, when = _bridges(view, chosen), "it is stopped"
+    return [switch_part(view, Goal.LINK_UP, bridge, "start bridge", when) for bridge in bridges]
 
 
 def _bridges(view: BrokerView, chosen: UnitFilter) -> list[Bridge]:
@@ -317,7 +320,7 @@ def _bridges(view: BrokerView, chosen: UnitFilter) -> list[Bridge]:
 
 
 def _switch_calls(at: AtBroker, goal: Goal, summary: str) -> list[Call]:
-    return at.needed(switched(at.view, goal, bridge, summary) for bridge in _bridges(at.view, at.move.spec.includes))
+    return at.needed(switch_part(at.view, goal, bridge, summary) for bridge in _bridges(at.view, at.move.spec.includes))
 
 
 STARTED: Final[Wants] = ((lambda at: start_calls(at.view, at.move.moves), SOURCE),)
@@ -448,7 +451,7 @@ def _open_listeners(at: AtBroker) -> list[Call]:
     can work there, because the queues are closed."""
     view = at.view
     listeners = (*view.link.listeners, *view.listeners)
-    return at.needed(switched(view, Goal.LINK_UP, listener, "open acceptor") for listener in listeners)
+    return at.needed(switch_part(view, Goal.LINK_UP, listener, "open acceptor") for listener in listeners)
 
 
 # Messages and ids travel by different bridges: a message may arrive before the id that marks it as processed.
@@ -477,7 +480,7 @@ def listeners_as_returned(at: AtBroker) -> list[Call]:
     """Close the listeners that were closed when the site came back. Its queues stay closed after an undo."""
     view, was = at.view, at.was["acceptors"]
     to_close = [listener for listener in (*view.link.listeners, *view.listeners) if not was.get(listener.name)]
-    return [switched(view, Goal.LINK_DOWN, listener, "close acceptor", "it is open") for listener in to_close]
+    return [switch_part(view, Goal.LINK_DOWN, listener, "close acceptor", "it is open") for listener in to_close]
 
 
 def reinstate(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
@@ -559,7 +562,9 @@ def reconcile(tools: BridgesTools, _step: PlannedStep, move: Move, _context: Ste
     return Done("compared as far as possible", {"ids_not_known": unknown or None}, tuple(findings))
 
 
-UNDO_REINSTATE: Final = Undo(wants.RETURN_AS_BEFORE, (listeners_as_returned,), partial(as_before, once_shut=settle_ids))
+UNDO_REINSTATE: Final = Undo(
+    wants.RETURN_AS_BEFORE, (listeners_as_returned,), partial(undo_step, after_closing=settle_ids)
+)
 PROCEDURE: Final[Procedure[Snapshot[BrokerView], BridgesTools]] = {
     **COMMON,
     "catch-up": VerbHandler(draft_catch_up, catch_up, UNDO_SHIPPING),

@@ -27,7 +27,7 @@ from dr_ctl.topologies.bridges import checks
 from dr_ctl.topologies.bridges.view import ORIGIN, Bridge, BrokerView, Divert, Flow
 from dr_ctl.topologies.common import observer, snapshot
 from dr_ctl.topologies.common.calls import ANY_ADDRESS
-from dr_ctl.topologies.common.checks import on_purpose
+from dr_ctl.topologies.common.checks import explain_quarantined_links
 from dr_ctl.topologies.common.idstore import Store
 from dr_ctl.topologies.common.session import ReadScope
 from dr_ctl.topologies.common.snapshot import Snapshot
@@ -248,7 +248,7 @@ class BridgesSnapshot(snapshot.Snapshot[BrokerView]):
         links = (finding for pair in views for finding in checks.of_links(*pair))
         reached = [(flow.unit, view, peer) for view, peer in views if peer is not None for flow in view.flows]
         reachable = [finding for copy in reached for finding in checks.of_reachable_copy(*copy)]
-        return [*snapshot.Snapshot.findings(self), *on_purpose(self, links), *reachable]
+        return [*snapshot.Snapshot.findings(self), *explain_quarantined_links(self, links), *reachable]
 
     def rows(self, at: datetime) -> Sequence[Row]:
         """Leave out dead letters and expired messages, which no divert copies."""

@@ -316,7 +316,7 @@ class Comparison:
 def trim(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     if not step.calls:
         return NotNeeded(f"{move.source} has no copies to trim")
-    brokers, queues = tools.observer.brokers, sorted({(call.unit, call.thing) for call in step.calls})
+    brokers, queues = tools.observer.brokers, sorted({(call.unit, call.resource) for call in step.calls})
     try:
         comparisons = [
             comparison

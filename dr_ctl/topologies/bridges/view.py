@@ -64,7 +64,7 @@ class UnitsFence(ListenersAndRoles):
             case Goal.OPEN | Goal.CLOSE if queue is not None:
                 return queue.paused is (call.goal is Goal.CLOSE)
             case Goal.CUT:
-                return not any(queue.consumers for queue in self.view.queues_of(call.thing))
+                return not any(queue.consumers for queue in self.view.queues_of(call.resource))
         return super().holds(call)
 
 
@@ -143,8 +143,8 @@ class BridgesLink(Link["BrokerView"]):
     def holds(self, call: Call) -> bool | None:
         """Judge the calls to its listeners too, which a return opens one by one."""
         listeners = {listener.name: listener.started for listener in self.view.acceptors}
-        if call.thing in listeners and call.goal in (Goal.LINK_UP, Goal.LINK_DOWN):
-            return listeners[call.thing] is (call.goal is Goal.LINK_UP)
+        if call.resource in listeners and call.goal in (Goal.LINK_UP, Goal.LINK_DOWN):
+            return listeners[call.resource] is (call.goal is Goal.LINK_UP)
         return super().holds(call)
 
     def to_snapshot(self, before: BrokerView | None, took_s: float) -> LinkSnapshot:
@@ -166,7 +166,7 @@ class BridgesLink(Link["BrokerView"]):
         return LinkSnapshot(
             view.site, view.pair, "bridges", started, self.attached, self.to_ship, self.unapplied, rate, tuple(lines),
             {"ids_to_ship": view.ids_to_ship, "queues": {flow.unit: flow.to_ship for flow in view.flows}},
-            messages_alone=True,
+            without_acks=True,
         )  # fmt: skip
 
     def rows(self, peer: BrokerView | None, at: datetime) -> Iterator[Row]:

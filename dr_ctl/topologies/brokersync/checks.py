@@ -13,10 +13,10 @@ from dr_ctl.engine.ports import Move
 from dr_ctl.settings.model import Queues
 from dr_ctl.topologies.brokersync.view import BrokerView, SyncSnapshot
 from dr_ctl.topologies.classic.beans import LINKS_DOWN, LINKS_UP, LISTS, MOVES, REMOVES
-from dr_ctl.topologies.classic.broker import BY_CONSOLE, both_counts, lacking, of_pausing, of_permits
-from dr_ctl.topologies.common import reasons
-from dr_ctl.topologies.common.checks import Case, Checks, Named, listeners, of_listeners, of_pair, of_queues
-from dr_ctl.topologies.common.rules import Counts, Rules, holding, not_accepted
+from dr_ctl.topologies.classic.broker import BY_CONSOLE, both_counts, lacking, pausing_findings, policy_findings
+from dr_ctl.topologies.common import checks, reasons
+from dr_ctl.topologies.common.checks import Case, Checks, NamedCheck
+from dr_ctl.topologies.common.rules import Counts, Rules, depth_text, not_accepted
 
 STOMP_ABOVE: Final = 1000
 """The console lists queues up to this depth, because it leaves no trace. A browse over STOMP is faster, but counts as a
@@ -74,7 +74,7 @@ def is_reinstated(snapshot: SyncSnapshot, move: Move) -> bool:
 
 
 def of_broker(view: BrokerView, case: Case[BrokerView] | None = None) -> Iterator[Finding]:
-    yield from of_listeners(view)
+    yield from checks.listener_findings(view)
     if shared := sorted({bridge.protocol for bridge in view.bridges} & {*view.config.clients}):
         yield found("DR-DOOR-003.shared", broker=view, shared=", ".join(shared))
     elif not view.link.listeners and view.config.mirror is None:
@@ -83,19 +83,19 @@ def of_broker(view: BrokerView, case: Case[BrokerView] | None = None) -> Iterato
         finding = found("DR-DOOR-003.connector", broker=view, which=which)
         # If no connector can be named, the fix takes a restart, so a failover is not refused.
         yield finding if others else replace(finding, weighs=finding.weighs & ~RefusalScope.FAILOVER)
-    yield from of_permits(view, (LINKS_UP, LINKS_DOWN, REMOVES, LISTS), at_return=(MOVES,))
+    yield from policy_findings(view, (LINKS_UP, LINKS_DOWN, REMOVES, LISTS), at_return=(MOVES,))
     if view.network is None and len(view.networks) > 1:
         connectors = ", ".join(network.name for network in view.networks)
         yield found("DR-LINK-001.connector", broker=view, links=connectors)
     elif view.network is not None and not view.link.attached:
         yield found("DR-LINK-004", broker=view, link=f"network connector {view.network.name}", site=view.site)
-    yield from of_queues(view)
-    yield from of_pausing(view, case)
+    yield from checks.queue_findings(view)
+    yield from pausing_findings(view, case)
 
 
 def of_both(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> Iterator[Finding]:
     rules, snapshot, move = case.rules, case.snapshot, case.move
-    yield from of_pair(source, target)
+    yield from checks.pair_findings(source, target)
     yield from _of_copies(source, target)
     if source.role is Role.SERVING and move.spec.operation in (SWAPOVER, FAILBACK):
         yield from _of_unproven(case, source, target)
@@ -151,23 +151,23 @@ def _copies_text(view: BrokerView) -> str:
     return f"{view.site} {brief(to_ship) or 'none'}"
 
 
-BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
+BY_BROKER: Final[Sequence[NamedCheck[BrokerView]]] = (
     *BY_CONSOLE,
-    Named("DR-DOOR-003", lambda view: listeners(view.link.listeners)),
-    Named(
+    NamedCheck("DR-DOOR-003", lambda view: checks.listener_states(view.link.listeners)),
+    NamedCheck(
         "DR-LINK-001",
         lambda view: f"{view.site} {brief([network.name for network in view.networks]) or 'no network connector'}",
     ),
-    Named("DR-LINK-004", lambda view: f"{'' if view.link.attached else 'not '}connected", "it is connected"),
+    NamedCheck("DR-LINK-004", lambda view: f"{'' if view.link.attached else 'not '}connected", "it is connected"),
 )
-BY_PAIR: Final[Sequence[Named[BrokerView]]] = (
-    *(Named(check, _copies_text) for check in ("DR-SYNC-001", "DR-SYNC-002", "DR-SYNC-003")),
-    Named("DR-SYNC-004", lambda view: f"{view.site} {sum(view.consumed.values())} consumed since its start"),
-    Named("DR-SYNC-005", _copies_text),
-    Named(
+BY_PAIR: Final[Sequence[NamedCheck[BrokerView]]] = (
+    *(NamedCheck(check, _copies_text) for check in ("DR-SYNC-001", "DR-SYNC-002", "DR-SYNC-003")),
+    NamedCheck("DR-SYNC-004", lambda view: f"{view.site} {sum(view.consumed.values())} consumed since its start"),
+    NamedCheck("DR-SYNC-005", _copies_text),
+    NamedCheck(
         "DR-SYNC-006",
         lambda view: f"{view.site} {max((queue.depth for queue in view.business.values()), default=0)} in one queue",
     ),
-    Named("DR-PARITY-001", holding),
+    NamedCheck("DR-PARITY-001", depth_text),
 )
 CHECKS: Final = Checks(of_broker, of_both, of_return, is_reinstated, BY_BROKER, BY_PAIR, surplus)

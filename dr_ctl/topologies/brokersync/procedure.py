@@ -33,7 +33,7 @@ from dr_ctl.topologies.classic.beans import COUNT, MOVE_MATCHING, Count
 from dr_ctl.topologies.classic.broker import both_counts, lacking
 from dr_ctl.topologies.classic.ids import MAX_IDS, Listed, move_calls, plan_removal, removal_calls, shown
 from dr_ctl.topologies.common import wants
-from dr_ctl.topologies.common.calls import call, quarantine_queue, request, switched
+from dr_ctl.topologies.common.calls import call, quarantine_queue, request, switch_part
 from dr_ctl.topologies.common.consumed import Consumed, IncompleteListing, decided
 from dr_ctl.topologies.common.gate import Gate, PairReading, accepting, refused
 from dr_ctl.topologies.common.recipe import Procedure, Recipe, Undo, VerbHandler
@@ -199,7 +199,7 @@ def _switch_calls(view: BrokerView, goal: Goal, when: str | None = None, at_most
     if view.network is None:
         return []
     summary = f"{'start' if goal is Goal.LINK_UP else 'stop'} network connector"
-    return [switched(view, goal, view.network, summary, when, at_most)]
+    return [switch_part(view, goal, view.network, summary, when, at_most)]
 
 
 def reconnect_calls(view: BrokerView) -> list[Call]:
@@ -638,7 +638,7 @@ PROCEDURE: Final[Procedure[SyncSnapshot, SyncTools]] = {
     "keep-aside": VerbHandler(draft_keep_aside, keep_aside),
     "put-back": VerbHandler(draft_put_back, put_back),
     # These verbs reinstate a lost site.
-    "residue": fence.counting(residue),
+    "residue": fence.counting_verb(residue),
     "reinstate": VerbHandler(
         draft_reinstate, reinstate, Undo(source=(wants.link_access_as_before, wants.debts_as_before))
     ),

@@ -89,8 +89,8 @@ class RunNotes:
             before = _shown_before(opened, queue) if memory and kind == SHOWN else 0
             return by_agent - before + by_runs - both
 
-        if answer.more:
-            rows = {name: _counters_since(row, opened.get(name)) for name, row in read_rows(answer.more[0]).items()}
+        if answer.extra:
+            rows = {name: _counters_since(row, opened.get(name)) for name, row in read_rows(answer.extra[0]).items()}
             consumed = {name: row.consumed(count_recorded(SHOWN, name)) for name, row in rows.items()}
         else:
             consumed = {queue.name: queue.removed for queue in answer.values["queues"]}
@@ -182,7 +182,7 @@ class Session(session.Session[BrokerView]):
 
     def _ask(self, broker: str, timeout_s: float) -> BrokerView:
         return self._make_view(
-            classic.ask(self.reader(), broker, timeout_s=timeout_s, more=[Read(beans.queue(broker), COUNTERS)])
+            classic.ask(self.reader(), broker, timeout_s=timeout_s, extra=[Read(beans.queue(broker), COUNTERS)])
         )
 
     def _reread(self, known: BrokerView, _wanted: ReadScope, timeout_s: float) -> BrokerView:

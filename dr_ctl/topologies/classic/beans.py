@@ -1,6 +1,6 @@
-"""The names of a Classic broker's management beans, the operations that dr-ctl calls there, and the questions whether
-the console's policy lets them through. Parts of names are encoded and lose letters: a queue's true name is read from
-its bean, never taken out of the bean's name. Pure."""
+"""The names of a Classic broker's management beans, the operations that dr-ctl calls there, and the tests whether the
+console's policy permits them. Parts of names are encoded and lose letters: a queue's name is read from its bean, never
+from the bean's name. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ MESSAGE_ID: Final = "JMSMessageID"
 DOCUMENT: Final = "document"
 TEXT: Final = "text"
 
-# The order matters: a message that comes between the two is counted twice, and makes a listing too short, never whole.
+# The order matters: a message that arrives between the two is counted twice, so a listing looks too short, not whole.
 COUNT: Final = ("EnqueueCount", "QueueSize")
 
 
@@ -56,7 +56,7 @@ def network(name: str, which: str = "*") -> str:
 
 
 def all_bridges(name: str) -> str:
-    """Name the bridges of network connectors; a connector that is stopped, or whose peer is away, has none."""
+    """Name the bridges of network connectors; a connector that is stopped, or whose peer does not answer, has none."""
     return f"{network(name)},networkBridge=*"
 
 
@@ -75,7 +75,7 @@ def all_transactions(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Permit:
-    """An operation on a kind of bean, as the console's policy sees it: `kind` as in a policy's file."""
+    """An operation on a kind of bean, as a rule of the console's policy has it."""
 
     operation: str
     kind: str
@@ -84,28 +84,28 @@ class Permit:
     def name(self) -> str:
         return self.operation.partition("(")[0]
 
-    def asked(self, name: str) -> tuple[MayCall, MayCall]:
-        """Ask whether it may be called, at a bean of that kind that does not exist. The operation is asked for as
-        dr-ctl calls it, and by its name alone: a policy that denies the name lets one with its signature pass."""
+    def tests(self, name: str) -> tuple[MayCall, MayCall]:
+        """Return two tests of the policy, at a bean of that kind that does not exist: for the operation as dr-ctl calls
+        it, and for its name only, because a policy that denies the name permits the name with a signature."""
         bean = broker(name if self.kind else NOBODY)
         bean += f",{self.kind.replace('*', NOBODY)}" if self.kind else ""
         return MayCall(bean, self.operation), MayCall(bean, self.name)
 
     @property
     def what(self) -> str:
-        return _WORDS[self.kind]
+        return _KINDS[self.kind]
 
     @property
     def line(self) -> str:
         bean = ",".join(filter(None, (ANY_BROKER, self.kind)))
-        both = "".join(f"<operation>{name}</operation>" for name in (self.name, self.operation))
-        return f"<allow><mbean><name>{bean}</name>{both}</mbean></allow>"
+        operations = "".join(f"<operation>{name}</operation>" for name in (self.name, self.operation))
+        return f"<allow><mbean><name>{bean}</name>{operations}</mbean></allow>"
 
 
 _CONNECTOR: Final = "connector=clientConnectors,connectorName=*"
 _NETWORK: Final = "connector=networkConnectors,networkConnectorName=*"
 _QUEUE: Final = "destinationType=Queue,destinationName=*"
-_WORDS: Final = {_CONNECTOR: "transport connectors", _NETWORK: "network connectors", _QUEUE: "queues", "": "the broker"}
+_KINDS: Final = {_CONNECTOR: "transport connectors", _NETWORK: "network connectors", _QUEUE: "queues", "": "the broker"}
 CLOSES: Final = Permit(STOP, _CONNECTOR)
 OPENS: Final = Permit(START, _CONNECTOR)
 LINKS_UP: Final = Permit(START, _NETWORK)
@@ -120,16 +120,16 @@ MOVES: Final = Permit(MOVE_MATCHING, _QUEUE)
 EVERY: Final = (CLOSES, OPENS, LINKS_UP, LINKS_DOWN, PAUSES, RESUMES, REMOVES, REMOVES_QUEUES, STOPS, LISTS, MOVES)
 
 
-def by_ids(ids: Iterable[str], named: str = MESSAGE_ID) -> str:
+def by_ids(ids: Iterable[str], id_name: str = MESSAGE_ID) -> str:
     listed = ",".join("'" + id_.replace("'", "''") + "'" for id_ in ids)
-    return f"{named} IN ({listed})"
+    return f"{id_name} IN ({listed})"
 
 
 class ClassicRequests(Requests):
     """No pause is lasting: a restart of the broker lifts it."""
 
-    def queues(self, beginning: str) -> str:
-        assert not beginning  # no Classic broker is asked for queues by the beginning of their names
+    def queue_pattern(self, prefix: str) -> str:
+        assert not prefix  # no request to a Classic broker selects queues by prefix
         return queue(self.broker)
 
     def write(self, name: str, text: str | None) -> Request:

@@ -1,5 +1,5 @@
-"""A Classic broker as one reading has shown it, whatever joins it to its peer, and what speaks against a move of any
-such broker: the refusals of its console's policy, and its connectors. Pure."""
+"""A Classic broker as one reading has shown it, in any topology, and the reasons against a move of any such broker: the
+refusals of its console's policy, and its connectors. Pure."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,18 +9,18 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, RefusalScope, Role, Severity, brief
 from dr_ctl.settings.model import Queues
 from dr_ctl.topologies.classic.beans import CLOSES, OPENS, PAUSES, REMOVES_QUEUES, RESUMES, ClassicRequests, Permit
-from dr_ctl.topologies.common.checks import Case, Named
+from dr_ctl.topologies.common.checks import Case, NamedCheck
 from dr_ctl.topologies.common.rules import Counts, at_both
 from dr_ctl.topologies.common.view import Broker, Connection, Fence, Queue
 
 OWN_CLIENT: Final = "dr-ctl-"
-"""The client ids of dr-ctl's own sessions begin so. Anybody else who comes in by dr-ctl's connector is a client."""
+"""The prefix of dr-ctl's own client ids. Any other connection at dr-ctl's connector is a client's."""
 
 
 class Connectors(Fence):
     def clients_elsewhere(self, besides: Collection[str] = ()) -> list[str]:
-        """Find clients at every connector that is not theirs, except those `besides`; the link's and dr-ctl's own are
-        looked at too."""
+        """List the clients at every connector that is neither the clients' nor one of `besides`: also at the link's and
+        at dr-ctl's own."""
         others = {*self.view.config.clients, *besides}
         listeners = [listener for listener in self.view.acceptors if listener.name not in others]
         ports = {listener.port: listener.name for listener in listeners if listener.port is not None}
@@ -34,7 +34,7 @@ class Connectors(Fence):
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """A network connector. `to` is the connected peer's name: a stopped connector and an absent peer look the same."""
+    """A network connector. `to` is the connected peer's name, None if it is stopped or the peer does not answer."""
 
     name: str
     bean: str
@@ -44,9 +44,8 @@ class Network:
 @dataclass(frozen=True, slots=True)
 class ClassicBroker(Broker):
     """A Classic broker as it answered. `denied` are the operations that its console's policy refuses; `bridges` are the
-    connections of network connectors, which are no clients; `managed` says that Jolokia reads and changes it: without
-    Jolokia only figures are known. `copy_queues` gives by a queue's name the queue that holds its copies until they are
-    shipped."""
+    connections of network connectors, which are no clients; `managed` says that Jolokia reads and changes it, else only
+    figures are known. `copy_queues` has, by a queue's name, the queue of its copies that are not shipped yet."""
 
     managed: bool = field(default=True, kw_only=True)
     networks: tuple[Network, ...] = field(default=(), kw_only=True)
@@ -56,7 +55,7 @@ class ClassicBroker(Broker):
 
     @property
     def without_dead_letters(self) -> Mapping[str, Queue]:
-        """The clients' queues but those of dead letters, which every broker fills by itself."""
+        """Return the clients' queues except those of dead letters, which every broker fills by itself."""
         return {name: queue for name, queue in self.business.items() if queue.dead_letter_address is None}
 
     @property
@@ -73,7 +72,7 @@ class ClassicBroker(Broker):
 
     @property
     def fence(self) -> Fence:
-        """No fence outlasts a restart, because rights are in the broker's files."""
+        """Return a fence that a restart ends, because rights are in the broker's files."""
         return Connectors(self)
 
 
@@ -91,28 +90,28 @@ def both_counts(source: ClassicBroker, target: ClassicBroker, queues: Queues) ->
 
 
 def lacking(source: ClassicBroker, target: ClassicBroker, queues: Queues, traffic: Mapping[str, int]) -> list[Counts]:
-    """Return the counts of which the target lacks more than what moved between two readings can explain."""
+    """Return the counts of which the target lacks more than the traffic between two readings explains."""
     return [counted for counted in both_counts(source, target, queues) if counted.lacks > traffic.get(counted.queue, 0)]
 
 
-def of_permits(
-    view: ClassicBroker, more: Sequence[Permit] = (), *, at_return: Sequence[Permit] = ()
+def policy_findings(
+    view: ClassicBroker, further: Sequence[Permit] = (), *, at_return: Sequence[Permit] = ()
 ) -> Iterator[Finding]:
-    """Find the operations that the console's policy refuses although a run, or a return, needs them."""
+    """Find the operations that the console's policy refuses although a run, or a reinstatement, needs them."""
     if not view.managed:
         yield found("DR-POLICY-003", site=view.site, pair=view.pair)
         return
-    for permit in (CLOSES, OPENS, *more, *at_return):
+    for permit in (CLOSES, OPENS, *further, *at_return):
         if permit in view.denied:
             severity = Severity.WARNING if permit in at_return else None
             key = "DR-POLICY-001.return" if permit in at_return else "DR-POLICY-001"
             finding = found(key, severity=severity, broker=view, site=view.site, permit=permit)
-            opens = permit is OPENS and not view.open  # without that a failover opens nothing either
+            opens = permit is OPENS and not view.open  # a failover needs it too
             yield replace(finding, weighs=finding.weighs | RefusalScope.FAILOVER) if opens else finding
 
 
-def of_pausing(view: ClassicBroker, case: Case[Any] | None) -> Iterator[Finding]:
-    """Find that dispatch cannot be stopped for clients to finish what they hold, which only a move needs."""
+def pausing_findings(view: ClassicBroker, case: Case[Any] | None) -> Iterator[Finding]:
+    """Find that queues cannot be paused for clients to finish, which only a move needs."""
     denied = [permit for permit in (PAUSES, RESUMES) if permit in view.denied]
     if case is None or view.role is not Role.SERVING or not denied or not view.managed:
         return
@@ -126,8 +125,8 @@ def _denied(view: ClassicBroker) -> str:
     return brief(sorted(permit.operation for permit in view.denied)) or "nothing is refused"
 
 
-BY_CONSOLE: Final[Sequence[Named[Any]]] = (
-    Named("DR-POLICY-001", _denied),
-    Named("DR-POLICY-003", lambda view: "Jolokia" if view.managed else "statistics only"),
-    Named("DR-POLICY-002", _denied),
+BY_CONSOLE: Final[Sequence[NamedCheck[Any]]] = (
+    NamedCheck("DR-POLICY-001", _denied),
+    NamedCheck("DR-POLICY-003", lambda view: "Jolokia" if view.managed else "statistics only"),
+    NamedCheck("DR-POLICY-002", _denied),
 )

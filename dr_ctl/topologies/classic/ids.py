@@ -1,5 +1,5 @@
-"""Messages of a queue by their JMSMessageID, listed over its console or browsed over STOMP, removed and moved. A copy
-has the id of its original."""
+"""Lists messages by their JMSMessageID, over the console or over STOMP, and removes and moves them. A copy has the id
+of its original."""
 
 import math
 import secrets
@@ -28,7 +28,7 @@ SILENT_S: Final = 20.0
 
 
 def connected(account: StompAccount, *, beats: str | None = None, client: str = OWN_CLIENT) -> Connection:
-    """Open a session at that listener, whose client id begins with `client`. Raises `BrokerError`."""
+    """Open a session with a client id that begins with `client`. Raises `BrokerError`."""
     headers = {"client-id": f"{client}{secrets.token_hex(6)}", **({"heart-beat": beats} if beats is not None else {})}
     login_result, connection = probe(account.address, account.login, account.tls, timeout_s=LOGIN_S, headers=headers)
     if isinstance(login_result, LoginDenied):
@@ -39,8 +39,7 @@ def connected(account: StompAccount, *, beats: str | None = None, client: str = 
 
 
 def browsed(account: StompAccount, queue: str, *, client: str = OWN_CLIENT) -> Iterator[Frame]:
-    """Browse a queue: the broker shows all of it, or as many messages as its `maxBrowsePageSize` allows. Raises
-    `BrokerError` where the browse does not come to its end."""
+    """Browse a queue, at most as many messages as the broker's `maxBrowsePageSize` permits. Raises `BrokerError`."""
     connection = connected(account, client=client)
     try:
         yield from browse(connection, queue, "browse")
@@ -49,7 +48,7 @@ def browsed(account: StompAccount, queue: str, *, client: str = OWN_CLIENT) -> I
 
 
 def browse(connection: Connection, queue: str, name: str) -> Iterator[Frame]:
-    """Browse a queue by a session that is used for several browses, each with a `name` of its own."""
+    """Browse a queue in a session with several browses, each with its own `name`."""
     connection.stomp.subscribe(f"/queue/{queue}", name, "auto", {"browser": "true"})
     heard = boottime_s()
     while boottime_s() - heard < SILENT_S:
@@ -62,29 +61,29 @@ def browse(connection: Connection, queue: str, name: str) -> Iterator[Frame]:
                 return
             if frame.cmd == "MESSAGE":
                 yield frame
-        # The broker sends the end once all before it is acknowledged, which a silent receiver puts off for 40 ms. A
-        # heart-beat that is sent now takes that acknowledgement along.
+        # The broker sends the end once TCP has acknowledged all frames before it, which a silent receiver delays for
+        # 40 ms. A heart-beat carries that acknowledgement now.
         connection.beat(every_s=0.0, silent_s=math.inf)
     raise TimedOut(f"{connection.address}: a browse of {queue} did not come to its end")
 
 
-BATCH: Final = 100  # ids in one call; 19 000 messages a second were removed so
+BATCH: Final = 100  # ids in one call: 19 000 messages a second were removed
 MAX_IDS: Final = 100_000
 BROWSE_S: Final = 30.0  # 20 000 messages take 6 s
 TRIES: Final = 6
 QUEUE: Final = "queue://"
 
 
-def plan_removal(view: ClassicBroker, queue: Queue, when: str, named: str = MESSAGE_ID) -> Call:
-    """Plan a removal; the run finds out which messages. `named` is the property with the id of a message."""
-    asked = request(queue.bean, REMOVE_MATCHING, (f"{named} IN (…)",))
+def plan_removal(view: ClassicBroker, queue: Queue, when: str, id_name: str = MESSAGE_ID) -> Call:
+    """Plan a removal; the run finds the messages. `id_name` is the property with the id of a message."""
+    asked = request(queue.bean, REMOVE_MATCHING, (f"{id_name} IN (…)",))
     return call(view, Goal.REMOVE, queue.name, asked, f"remove them from {queue.name} by their ids", when, MAX_IDS)
 
 
-def removal_calls(view: ClassicBroker, queue: Queue, gone: Consumed, named: str = MESSAGE_ID) -> Iterator[Call]:
-    for batch in batches(gone.ids, BATCH):
-        asked = request(queue.bean, REMOVE_MATCHING, (by_ids(batch, named),))
-        text = f"remove {len(batch)} message(s) of {queue.name}: {gone.by.text}"
+def removal_calls(view: ClassicBroker, queue: Queue, consumed: Consumed, id_name: str = MESSAGE_ID) -> Iterator[Call]:
+    for batch in batches(consumed.ids, BATCH):
+        asked = request(queue.bean, REMOVE_MATCHING, (by_ids(batch, id_name),))
+        text = f"remove {len(batch)} message(s) of {queue.name}: {consumed.by.text}"
         yield call(view, Goal.REMOVE, queue.name, asked, text)
 
 
@@ -96,21 +95,21 @@ def move_calls(view: ClassicBroker, queue: Queue, ids: Collection[str], name: st
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A listing that shows every message of a queue, also those in delivery. `arrived_by` gives the destination that
-    each message had before: for a copy, the queue by which it arrived."""
+    """A listing that shows every message of a queue, also those in delivery. `arrived_by` has each message's original
+    destination: for a copy, the queue by which it arrived."""
 
     complete: CompleteListing
     arrived_by: Mapping[str, str | None]
 
 
 def listed(session: Session[Any], queue: Queue | None, *, tries: int = 1, grows: bool = False) -> Listed:
-    """List a queue; a queue that is not there has no messages. Where clients work, several tries find a moment in which
-    the listing shows all. A queue that only `grows` has no client and no transaction, so a message that comes while it
-    is listed hides no earlier one.
+    """List a queue; an absent queue has no messages. While clients work, several tries find a moment in which the
+    listing is complete. A queue that only `grows` has no client and no transaction, so a message that arrives meanwhile
+    hides no earlier one.
 
-    A broker ends a listing silently where its policy says so (400 by default). It leaves out messages that are on their
-    way to a consumer, or acknowledged in an open transaction, and these would look consumed. So a listing is refused
-    that shows fewer than lay there before it and came meanwhile. Raises `BrokerError`."""
+    A broker ends a listing silently at the limit of its policy (400 by default), and leaves out messages that are under
+    way to a consumer, or acknowledged in an open transaction. These would look consumed, so a listing with fewer
+    messages than were there before and arrived meanwhile is refused. Raises `BrokerError`."""
     if queue is None:
         return Listed(CompleteListing("", frozenset(), before=0, after=0), {})
     for _ in range(tries - 1):
@@ -120,12 +119,12 @@ def listed(session: Session[Any], queue: Queue | None, *, tries: int = 1, grows:
 
 
 def shown(session: Session[Any], queue: Queue | None) -> Mapping[str, str | None]:
-    """List a queue once: the messages that are shown lie there, and others may. Raises `BrokerError`."""
+    """List a queue once, maybe incompletely. Raises `BrokerError`."""
     return _asked(session, queue)[0] if queue is not None else {}
 
 
 def whole(name: str, ids: frozenset[str], before: Count, after: Count, *, grows: bool = False) -> CompleteListing:
-    """Believe a listing by the counts around it; `grows` is as in `listed`. Raises `IncompleteListing`."""
+    """Check a listing by the counts before and after it; `grows` as in `listed`. Raises `IncompleteListing`."""
     only_grew = grows and before.depth <= len(ids) <= after.depth
     came = len(ids) - before.depth if only_grew else after.came - before.came
     return CompleteListing(name, ids, before.depth, after.depth, came=came)
@@ -138,8 +137,8 @@ def complete(
         return Listed(whole(name, frozenset(origins), before, after, grows=grows), origins)
     except IncompleteListing as error:
         raise IncompleteListing(
-            f"{site}: {error}: its broker's policy limits what a listing shows, a client works there, or a transaction "
-            "that is not ended holds some",
+            f"{site}: {error}: its broker's policy limits what a listing shows, a client works there, or an open "
+            "transaction holds some",
             remedy=f"Raise maxBrowsePageSize of the policy entry for {name} at {site} above that number; end what is "
             "open there.",
         ) from error

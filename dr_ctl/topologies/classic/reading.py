@@ -1,4 +1,4 @@
-"""Reads a Classic broker: sends the questions in one POST, and makes values of the answers."""
+"""Reads a Classic broker: sends the reads in one POST, and makes values of the answers."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -34,7 +34,7 @@ _LIMITS: Final = (
     ("MemoryPercentUsage", "memoryUsage", "all who send wait"),
     ("TempPercentUsage", "tempUsage", "all who send non-durable messages wait"),
 )
-# A connector's scheme tells its protocols; connectors of any other scheme speak OpenWire.
+# The protocols of a connector by its scheme; connectors of any other scheme speak OpenWire.
 _SCHEMES: Final[Mapping[str, frozenset[str]]] = {
     "stomp": frozenset({"STOMP"}),
     "amqp": frozenset({"AMQP"}),
@@ -42,7 +42,7 @@ _SCHEMES: Final[Mapping[str, frozenset[str]]] = {
     "ws": frozenset({"WS"}),
     "wss": frozenset({"WS"}),
     "http": frozenset({"HTTP"}),
-    "auto": frozenset({"OPENWIRE", "STOMP", "AMQP", "MQTT"}),  # told by the first bytes
+    "auto": frozenset({"OPENWIRE", "STOMP", "AMQP", "MQTT"}),  # decided by the first bytes
 }
 _OPENWIRE: Final = frozenset({"OPENWIRE"})
 
@@ -50,22 +50,21 @@ _OPENWIRE: Final = frozenset({"OPENWIRE"})
 @dataclass(frozen=True, slots=True)
 class Answered:
     """The answer of one broker, as `values` by the names of a view. Network connectors consume the queues `bridged`,
-    and `more` are the answers to questions that only one kind of brokers is asked."""
+    and `extra` are the answers to a topology's own reads."""
 
     values: Mapping[str, Any]
     bridged: frozenset[str]
-    more: tuple[Answer, ...] = ()
+    extra: tuple[Answer, ...] = ()
 
 
 def answered(
     fields: Fields,
     consumers: Sequence[tuple[Consumer, bool]],
     connections: Sequence[tuple[Connection, bool]] = (),
-    more: Sequence[Answer] = (),
+    extra: Sequence[Answer] = (),
     **values: Any,
 ) -> Answered:
-    """Make an answer of the broker's `fields`; a flag says whether a consumer or a connection is a network
-    connector's."""
+    """Make an answer; the flags say whether a consumer or a connection is a network connector's."""
     percent = fields.optional_share("StorePercentUsage")
     values |= {
         "broker": fields.text("BrokerName"),
@@ -78,7 +77,7 @@ def answered(
         "disk_used": percent / 100 if percent is not None else None,
         "obstacles": tuple(_limits_reached(fields)),
     }
-    return Answered(values, frozenset(consumer.queue for consumer, network in consumers if network), tuple(more))
+    return Answered(values, frozenset(consumer.queue for consumer, network in consumers if network), tuple(extra))
 
 
 def _limits_reached(fields: Fields) -> Iterator[Obstacle]:
@@ -88,8 +87,8 @@ def _limits_reached(fields: Fields) -> Iterator[Obstacle]:
             yield Obstacle(text, f"Let messages be consumed there, or raise {element} in its activemq.xml.")
 
 
-def ask(reader: Reader, broker: str, *, timeout_s: float = READ_S, more: Sequence[Read] = ()) -> Answered:
-    """Ask a broker for everything, and for what one kind of brokers has `more`. Raises `BrokerError`."""
+def ask(reader: Reader, broker: str, *, timeout_s: float = READ_S, extra: Sequence[Read] = ()) -> Answered:
+    """Read everything of a broker, and the `extra` reads of a topology. Raises `BrokerError`."""
     answers = reader.read(
         [
             Read(beans.broker(broker), BROKER),
@@ -99,29 +98,29 @@ def ask(reader: Reader, broker: str, *, timeout_s: float = READ_S, more: Sequenc
             Read(beans.all_consumers(broker), CONSUMER),
             Read(f"{beans.connector(broker)},connectionViewType=clientId,connectionName=*", CONNECTION),  # each once
             Search(beans.all_transactions(broker)),
-            *(may for permit in EVERY for may in permit.asked(broker)),
-            *more,
-            # Queues are read last: their figures are then hardly older than the answer, whose moment the reading has.
+            *(test for permit in EVERY for test in permit.tests(broker)),
+            *extra,
+            # Queues are read last, because the time of the reading is that of the answer.
             Read(beans.queue(broker), QUEUE),
         ],
         timeout_s=timeout_s,
     )
-    itself, listeners, connecting, bridges, consumers, connections, prepared, *others, queues = answers
-    fields = _active(reader, broker, itself, timeout_s)
+    broker_answer, listeners, connecting, bridges, consumers, connections, prepared, *others, queues = answers
+    fields = _active(reader, broker, broker_answer, timeout_s)
     connectors = tuple(_connectors(listeners, fields.mapping("TransportConnectors")))
     ports = {beans.part(connector.name): connector.port for connector in connectors}
-    # A client that gives up its login can leave its connection's bean behind: the connection is stopped by then.
+    # A client that gives up its login can leave the bean of a stopped connection.
     live = [(bean, row) for bean, row in connections.beans() if row.flag("Active")]
-    came = tuple((_connection(bean, row, ports), row.flag("NetworkConnection")) for bean, row in live)
-    by_client = {connection.client: connection for connection, _ in came}
-    takers = tuple((_consumer(row, by_client), row.flag("Network")) for _, row in consumers.beans())
-    held = Counter[str]()  # counts by queue the messages that its consumers have and did not acknowledge
-    for consumer, _ in takers:
+    with_flags = tuple((_connection(bean, row, ports), row.flag("NetworkConnection")) for bean, row in live)
+    by_client = {connection.client: connection for connection, _ in with_flags}
+    consuming = tuple((_consumer(row, by_client), row.flag("Network")) for _, row in consumers.beans())
+    held = Counter[str]()  # the unacknowledged messages of each queue's consumers
+    for consumer, _ in consuming:
         held[consumer.queue] += consumer.holds or 0
     return answered(
         fields,
-        takers,
-        came,
+        consuming,
+        with_flags,
         others[2 * len(EVERY) :],
         acceptors=connectors,
         networks=tuple(networks(connecting, bridges)),
@@ -134,12 +133,12 @@ def ask(reader: Reader, broker: str, *, timeout_s: float = READ_S, more: Sequenc
     )
 
 
-def _active(reader: Reader, broker: str, itself: Answer, timeout_s: float) -> Fields:
-    """Read what a broker says of itself. Raises `Passive` of a broker that waits for its store, which may tell that
-    alone."""
+def _active(reader: Reader, broker: str, broker_answer: Answer, timeout_s: float) -> Fields:
+    """Return the broker's own attributes. Raises `Passive` for a broker that waits for its store, which may report
+    nothing else."""
     name = beans.broker(broker)
     try:
-        fields = Fields(name, itself.value())
+        fields = Fields(name, broker_answer.value())
         must_be_active(reader.url, fields)
     except BadValue:
         answer = reader.read([Read(name, ("Slave",))], timeout_s=timeout_s)[0]
@@ -180,7 +179,7 @@ def dispatch(reader: Reader, broker: str) -> dict[str, tuple[int, bool]]:
 
 
 def _delivering(counted: int, held: int) -> int:
-    """Take the larger count: a queue counts below zero after a browser has left; consumers count their own."""
+    """Return the larger count: a queue's count is below zero after a browser has left."""
     return max(counted, held, 0)
 
 
@@ -190,7 +189,7 @@ def opened(connectors: Answer, clients: Iterable[str]) -> tuple[str, ...]:
 
 
 def queue(bean: str, fields: Fields) -> Queue:
-    """Read a queue, which counts every message that left, whatever the reason; expired ones were not acknowledged."""
+    """Read a queue. Its counter of removed messages includes expired ones, which were not acknowledged."""
     name, removed = fields.text("Name"), fields.number("DequeueCount")
     return Queue(
         name=name,
@@ -209,7 +208,7 @@ def queue(bean: str, fields: Fields) -> Queue:
     )
 
 
-# Dead letters lie here unless a policy says otherwise; the broker marks a dead letter queue only with its first letter.
+# The dead letter queue unless a policy names another; the broker marks it as such only after its first message.
 DEAD_LETTERS: Final = "ActiveMQ.DLQ"
 
 
@@ -251,7 +250,7 @@ def networks(connectors: Answer, bridges: Answer) -> Iterable[Network]:
 
 
 def _consumer(fields: Fields, connections: Mapping[str, Connection]) -> Consumer:
-    """Read a consumer, whose own bean shows no address, and its user in some versions only."""
+    """Read a consumer. Its bean shows no address, and its user only in some versions."""
     client = fields.any_text("ClientId")
     remote, user = (known.remote, known.user) if (known := connections.get(client)) is not None else ("", "")
     return Consumer(
@@ -277,7 +276,7 @@ def _connection(bean: str, fields: Fields, ports: Mapping[str, int | None]) -> C
 
 
 def probe(reader: Reader, signs: Sequence[str], *, timeout_s: float = READ_S) -> Probed | None:
-    """Find the broker there, if one of this family answers. Raises `BrokerError`."""
+    """Find the broker there; return None if no broker of this family answers. Raises `BrokerError`."""
     try:
         broker = find_broker(reader, timeout_s=timeout_s)
     except NoSuchBean:

@@ -33,15 +33,15 @@ from dr_ctl.topologies.topology import NodeReading, NodeState
 
 
 class BrokerStore(FolderStore):
-    """The documents of a broker, locks among them, count on this machine only."""
+    """The documents of a broker, with its locks, in files that only this machine reads."""
 
     @property
     def now_ms(self) -> int:
-        """The time of this machine's clock, as no other clock judges these documents."""
+        """Return the time of this machine, the only one that reads these documents."""
         return int(system().now().timestamp() * 1000)
 
     def texts(self) -> Mapping[str, str]:
-        """Read every document by its name, locks among them. Raises `BrokerError`."""
+        """Read every document by its name, with the locks. Raises `BrokerError`."""
         documents = {f"{OWN}{LOCK}.{self.site}.{number}": text for number, text in self.read(LOCK)[1]}
         try:
             for path in self._folder.glob(f"{OWN}*"):
@@ -52,7 +52,6 @@ class BrokerStore(FolderStore):
         return documents
 
     def write(self, name: str, text: str) -> Outcome:
-        """Write a document whole or not at all, in the place of an older one."""
         try:
             private(self._folder)
             write_text(self._folder / name, text)
@@ -68,18 +67,18 @@ class BrokerStore(FolderStore):
         return Done("removed")
 
 
-def _itself(answer: Answer) -> NodeAnswer:
-    """Read what a node says of itself. A slave has no console, and a broker that says it is one is passive."""
+def _node_answer(answer: Answer) -> NodeAnswer:
+    """Read a node's answer. A broker that reports to be a slave is passive; most slaves have no console."""
     [fields] = [row for _, row in answer.beans()] or [Fields("the broker", {})]
     state = NodeState.PASSIVE if fields.flag("Slave") else NodeState.ACTIVE
     return NodeAnswer(fields.text("BrokerName"), NodeReading("", state, version=fields.text("BrokerVersion")))
 
 
-_WHO: Final = Read(beans.ANY_BROKER, ("BrokerName", "BrokerVersion", "Slave"))
+_NODE: Final = Read(beans.ANY_BROKER, ("BrokerName", "BrokerVersion", "Slave"))
 
 
 class Session(session.Session[B_co]):
-    family = Family(_WHO, _itself, lambda broker: f"brokerName={beans.part(broker)}")
+    family = Family(_NODE, _node_answer, lambda broker: f"brokerName={beans.part(broker)}")
     settings: Settings
     find_broker = staticmethod(reading.find_broker)
 
@@ -92,12 +91,12 @@ class Session(session.Session[B_co]):
         return replace(super()._config(), agent=sync.connector if sync is not None else None)
 
     def values(self, answer: Answered) -> dict[str, Any]:
-        """Give the values that any view of such a broker is made of. Raises `BrokerError`."""
+        """Return the values of a view. Raises `BrokerError`."""
         own = {"pair": self.pair, "site": self.site, "config": self.config, "now_ms": self.document_files.now_ms}
         return {**answer.values, **own, "documents": self.document_files.texts()}
 
     def agents_listener(self) -> StompAccount | None:
-        """Find the active node's STOMP listener that stays open behind a fence, if the settings name one."""
+        """Return the account at the active node's listener that a fence leaves open, if the settings name one."""
         settings = self.settings
         if not isinstance(settings, SyncedBroker) or (own := settings.sync) is None:
             return None
@@ -108,7 +107,7 @@ class Session(session.Session[B_co]):
 
     @staticmethod
     def login(user: str, password: str) -> Login:
-        """Escape the login, because the broker unescapes the headers of CONNECT too, which STOMP leaves as they are."""
+        """Escape the login, because this broker unescapes the headers of CONNECT, against STOMP."""
         return Login(user.replace("\\", "\\\\"), password.replace("\\", "\\\\"))
 
     def store(self) -> Store:

@@ -1,5 +1,6 @@
-"""Reads a Classic broker that has no management over HTTP, as on Amazon MQ. Its statistics plugin tells figures, and
-neither connectors by name nor pauses. Answers come in the order of the questions, and the last one ends the reading."""
+"""Reads a Classic broker that has no management over HTTP, as on Amazon MQ. Its statistics plugin has figures, but
+neither connectors by name nor pauses. Answers arrive in the order of the questions, and the last one ends the
+reading."""
 
 import json
 import re
@@ -27,18 +28,18 @@ _FIGURES: Final = {
     "dequeueCount": "DequeueCount", "expiredCount": "ExpiredCount", "consumerCount": "ConsumerCount",
 }  # fmt: skip
 # The client id of a network connector's bridge names the connector, the peer and the broker.
-_BRIDGE: Final = re.compile(r"(?P<name>.+)_(?P<to>[^_]+)_inbound_(?P<here>[^_]+)")
+_BRIDGE: Final = re.compile(r"(?P<name>.+)_(?P<to>[^_]+)_inbound_(?P<broker>[^_]+)")
 
 
 def ask(account: StompAccount, listeners: Mapping[str, bool], *, timeout_s: float) -> Answered:
-    """Ask for the statistics. `listeners` says for each connector of clients whether one was let in. Raises
+    """Ask for the statistics. `listeners` says for each connector of clients whether it is open. Raises
     `BrokerError`."""
     login_result, connection = probe(account.address, account.login, account.tls, timeout_s=timeout_s)
     if connection is None:
         because = getattr(login_result, "because", "no answer to the login")
         if isinstance(login_result, LoginDenied):
             raise BrokerError(f"{account.address}: {because}")
-        # A closed listener of a site that waits looks like one of a broker that is not there.
+        # A closed listener looks like a broker that does not run.
         raise Unreachable(f"{account.address}: {because}", refused=False)
     try:
         frames = _asked(connection, boottime_s() + timeout_s)
@@ -52,9 +53,9 @@ def ask(account: StompAccount, listeners: Mapping[str, bool], *, timeout_s: floa
 
 def _asked(connection: Connection, until: float) -> list[Mapping[str, Any]]:
     connection.stomp.subscribe(REPLIES, "statistics", "auto", {"transformation": "jms-map-json"})
-    for what in (_CONSUMERS, _QUEUES, _BROKER):
-        headers = {"reply-to": REPLIES, "correlation-id": what}
-        connection.stomp.send(f"{_PLUGIN}{what}", "", headers=headers)
+    for question in (_CONSUMERS, _QUEUES, _BROKER):
+        headers = {"reply-to": REPLIES, "correlation-id": question}
+        connection.stomp.send(f"{_PLUGIN}{question}", "", headers=headers)
     replies: list[Mapping[str, Any]] = []
     while boottime_s() < until:
         for frame in connection.receive(min(0.2, max(0.0, until - boottime_s()))):
@@ -82,11 +83,11 @@ def answered(replies: list[Mapping[str, Any]], listeners: Mapping[str, bool], ve
     names = ("BrokerName", "BrokerId", "StorePercentUsage", "MemoryPercentUsage", "TempPercentUsage")
     fields = {name: broker.get(name[0].lower() + name[1:]) for name in names} | {"BrokerVersion": version}
     rows = [reply for reply in replies[:-1] if str(reply.get("destinationName", "")).startswith("queue://")]
-    taking = [reply for reply in replies[:-1] if "dispatchedQueueSize" in reply]
-    bridges = {str(row["clientId"]): found for row in taking if (found := _BRIDGE.fullmatch(str(row["clientId"])))}
+    consuming = [reply for reply in replies[:-1] if "dispatchedQueueSize" in reply]
+    bridges = {str(row["clientId"]): found for row in consuming if (found := _BRIDGE.fullmatch(str(row["clientId"])))}
     return reading.answered(
         Fields("the statistics of the broker", fields),
-        [(_consumer(row), str(row["clientId"]) in bridges) for row in taking],
+        [(_consumer(row), str(row["clientId"]) in bridges) for row in consuming],
         acceptors=tuple(
             Acceptor(name, "", is_open, None, frozenset({"STOMP"}), opens_at_boot=True)
             for name, is_open in listeners.items()
@@ -104,7 +105,7 @@ def answered(replies: list[Mapping[str, Any]], listeners: Mapping[str, bool], ve
 
 def _queue(row: Mapping[str, Any]) -> Queue:
     name = Fields("the statistics of a queue", row).text("destinationName").removeprefix("queue://")
-    figures = {figure: row.get(own) for own, figure in _FIGURES.items()}
+    figures = {figure: row.get(name) for name, figure in _FIGURES.items()}
     fields = Fields(f"the statistics of {name}", {"Name": name, "Paused": False, "DLQ": False, **figures})
     queue = reading.queue("", fields)
     return replace(queue, delivering=max(0, queue.delivering))

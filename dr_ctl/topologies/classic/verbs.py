@@ -1,4 +1,4 @@
-"""The handler of `probe` at Classic brokers, which does more than that at other brokers."""
+"""The handler of `probe` at Classic brokers, which also reports new dead letters."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -15,8 +15,8 @@ from dr_ctl.topologies.common.view import Broker
 
 
 def probe(tools: Tools[Any], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    """Probe as at any broker, and count the target's dead letters before it was opened and now: a backlog that a
-    client gives up at once ends there, and nothing ships a dead letter to the other site."""
+    """Probe as at any broker, and count the target's dead letters before it was opened and now: clients that reject a
+    backlog fill that queue, and nothing ships a dead letter to the other site."""
     outcome = proving.probe(tools, step, move, context)
     if not isinstance(outcome, Done | NotNeeded):
         return outcome
@@ -29,8 +29,8 @@ def probe(tools: Tools[Any], step: PlannedStep, move: Move, context: StepContext
     grown = {name: count - before.get(name, 0) for name, count in after.items() if count > before.get(name, 0)}
     findings = outcome.findings
     if grown and tools.gate.samples:
-        more = brief([f"{name}: {count}" for name, count in grown.items()])
-        findings = (*findings, found("DR-DLQ-001", target=move.target, queues=more))
+        queues = brief([f"{name}: {count}" for name, count in grown.items()])
+        findings = (*findings, found("DR-DLQ-001", target=move.target, queues=queues))
     return replace(outcome, evidence={**outcome.evidence, "dead_letters": counted}, findings=findings)
 
 

@@ -1,5 +1,5 @@
-"""Makes the calls of a step, each with a text and a request, and finds out which of their effects were seen. It also
-names dr-ctl's own documents and queues on a broker, and keeps debts as such documents. Pure."""
+"""Makes the calls of a step, each with a text and a request, and checks by a reading which of them had their effect. It
+also names dr-ctl's own documents and queues on a broker, and stores debts as such documents. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OUTFLOW_PREFIX: Final = "$ACTIVEMQ_ARTEMIS_MIRROR_"
 CLUSTER_PREFIX: Final = "$.artemis.internal.sf."
 NOTIFICATION_PREFIX: Final = "notif."
 """The prefix of a broker's queues from which other brokers of its cluster get its notifications."""
-# Only documents have these words in their names; queues of messages that dr-ctl keeps aside do not.
+# The names of documents. Queues for messages that dr-ctl keeps aside have other names.
 DOCUMENT: Final = re.compile(r"dr-ctl\.(lock|debt|receipt)\.")
 QUARANTINE_PREFIX: Final = f"{OWN}quarantine."
 REHEARSAL: Final = "rehearsal.dr-ctl."
@@ -45,8 +45,8 @@ def quarantine_queue(site: str, queue: str) -> str:
 
 
 def numbered(documents: Mapping[str, str], kind: str) -> list[tuple[int, str]]:
-    """Return the documents of one kind, by number. The site in a name is ignored: other settings may call it
-    otherwise."""
+    """Return the documents of one kind, by number. The site in a name is ignored: other settings may name it
+    differently."""
     name = re.compile(rf"dr-ctl\.{re.escape(kind)}\.[^.]+\.(\d{{1,{_DIGITS}}})")
     matches = [(name.fullmatch(document), text) for document, text in documents.items()]
     return sorted((int(match[1]), text) for match, text in matches if match is not None)
@@ -68,15 +68,15 @@ def request(bean: str, operation: str, arguments: tuple[Json, ...] = ()) -> Requ
     return {"bean": bean, "operation": operation, "arguments": [*arguments]}
 
 
-def items(asked: Request, key: str) -> list[Json]:
+def items(made: Request, key: str) -> list[Json]:
     """The list that a request holds under a key. Raises TypeError for a request without one."""
-    held = asked.get(key)
-    if not isinstance(held, list):
-        raise TypeError(f"{key} of a request is no list: {held!r}")
-    return held
+    value = made.get(key)
+    if not isinstance(value, list):
+        raise TypeError(f"{key} of a request is no list: {value!r}")
+    return value
 
 
-# Each call of this phase acts on many queues: its thing is the beginning of their names, and a `*`.
+# Each call of this phase acts on many queues: its resource is the prefix of their names, and a `*`.
 BY_PREFIX: Final = "together"
 
 
@@ -87,12 +87,12 @@ def batches(names: Iterable[C], size: int) -> Iterator[list[C]]:
 
 @dataclass(frozen=True, slots=True)
 class Requests(ABC):
-    """Makes the requests to one broker of that name. Only the broker's family and the sender look inside a request."""
+    """Makes the requests to the broker of this name. Only the broker's family and the sender read a request."""
 
     broker: str
 
     @abstractmethod
-    def queues(self, beginning: str) -> str: ...
+    def queue_pattern(self, prefix: str) -> str: ...
 
     def pause(self, queue: Queue, *, lasting: bool = False) -> Request:  # noqa: ARG002 - no pause is lasting here
         """Pause a queue; a restart of the broker keeps a `lasting` pause, where it can."""
@@ -101,13 +101,13 @@ class Requests(ABC):
     def resume(self, queue: Queue) -> Request:
         return request(queue.bean, RESUME)
 
-    def of_queues(self, goal: Goal, beginning: str) -> Request:
-        """Make the request for all queues whose names begin so, including those that are created after the reading."""
-        return request(self.queues(beginning), PAUSE if goal is Goal.PAUSE else RESUME)
+    def by_prefix(self, goal: Goal, prefix: str) -> Request:
+        """Make the request for all queues with this prefix, including those that are created after the reading."""
+        return request(self.queue_pattern(prefix), PAUSE if goal is Goal.PAUSE else RESUME)
 
     @abstractmethod
     def write(self, name: str, text: str | None) -> Request:
-        """Write a document down; `text` is None while it is not known yet."""
+        """Store a document; `text` is None while it is not known yet."""
 
     @abstractmethod
     def remove(self, name: str) -> Request: ...
@@ -125,9 +125,9 @@ class Requests(ABC):
 
 
 def call(
-    view: Broker, goal: Goal, thing: str, request: Request, summary: str, when: str | None = None, at_most: int = 1
+    view: Broker, goal: Goal, resource: str, request: Request, summary: str, when: str | None = None, at_most: int = 1
 ) -> Call:
-    return Call(view.site, view.pair, goal, thing, request, f"{summary} at {view.site}", when, at_most)
+    return Call(view.site, view.pair, goal, resource, request, f"{summary} at {view.site}", when, at_most)
 
 
 def switch_listener(view: Broker, goal: Goal, listener: Acceptor, when: str | None = None) -> Call:
@@ -136,8 +136,8 @@ def switch_listener(view: Broker, goal: Goal, listener: Acceptor, when: str | No
     return call(view, goal, listener.name, asked, f"{goal.value} acceptor {listener.name}{of_link}", when)
 
 
-def switched(view: Broker, goal: Goal, part: Any, summary: str, when: str | None = None, at_most: int = 1) -> Call:
-    """Start or stop a part of the link: a connector, a bridge, or a listener that a return opens by itself."""
+def switch_part(view: Broker, goal: Goal, part: Any, summary: str, when: str | None = None, at_most: int = 1) -> Call:
+    """Start or stop a part of the link: a connector, a bridge, or a listener that a reinstatement opens separately."""
     asked = request(part.bean, START if goal is Goal.LINK_UP else STOP)
     return call(view, goal, part.name, asked, f"{summary} {part.name}", when, at_most)
 
@@ -151,23 +151,23 @@ def resume(view: Broker, queue: Queue, when: str | None = None) -> Call:
     return call(view, Goal.RESUME, queue.name, view.requests.resume(queue), f"resume {queue.name}", when)
 
 
-def by_prefix(view: Broker, goal: Goal, beginning: str, count: int, when: str | None = None) -> Call:
-    text = f"{goal.value} the {count} queues whose names begin with {beginning}"
-    made = call(view, goal, f"{beginning}*", view.requests.of_queues(goal, beginning), text, when)
+def by_prefix(view: Broker, goal: Goal, prefix: str, count: int, when: str | None = None) -> Call:
+    text = f"{goal.value} the {count} queues whose names begin with {prefix}"
+    made = call(view, goal, f"{prefix}*", view.requests.by_prefix(goal, prefix), text, when)
     return replace(made, phase=BY_PREFIX)
 
 
-def queues_of(made: Call, view: Broker) -> list[str]:
-    if made.phase != BY_PREFIX:
-        return [made.thing]
-    return [name for name in view.business if name.startswith(made.thing[:-1])]
+def queues_of(call: Call, view: Broker) -> list[str]:
+    if call.phase != BY_PREFIX:
+        return [call.resource]
+    return [name for name in view.business if name.startswith(call.resource[:-1])]
 
 
 def remove_document(view: Broker, name: str, summary: str, when: str | None = None) -> Call:
     return call(view, Goal.DELETE, name, view.requests.remove(name), summary, when)
 
 
-def left_of(calls: Sequence[Call], views: Sequence[Broker]) -> list[str]:
+def missing_effects(calls: Sequence[Call], views: Sequence[Broker]) -> list[str]:
     return [call.summary for call in calls if not holds(call, views)]
 
 
@@ -177,7 +177,7 @@ def holds(call: Call, views: Iterable[Broker]) -> bool:
 
 
 def still(calls: Sequence[Call], views: Sequence[Broker]) -> Failed | None:
-    missing = left_of(calls, views)
+    missing = missing_effects(calls, views)
     return Failed(f"effect not seen: {brief(missing)}") if missing else None
 
 
@@ -208,14 +208,16 @@ def debts_of(documents: Mapping[str, str]) -> list[Debt]:
     return debts
 
 
-def owe(view: Broker, kind: DebtKind, lost_site: str, when: str | None = None, *, lasting: bool = False) -> Call:
-    """Write a debt down at a broker; a debt that the reading shows there keeps its text."""
+def record_debt(
+    view: Broker, kind: DebtKind, lost_site: str, when: str | None = None, *, lasting: bool = False
+) -> Call:
+    """Store a debt at a broker; a debt that the reading shows there keeps its text."""
     name, since = debt_name(kind, lost_site, view.site), stamp(datetime.fromtimestamp(view.now_ms / 1000, UTC))
     text = view.documents.get(name) or json.dumps({"since": since, "lasting": lasting})
     summary = f"record the {kind.value} debt of {lost_site}"
     return call(view, Goal.CREATE, name, view.requests.write(name, text), summary, when)
 
 
-def pay(view: Broker, kind: DebtKind, lost_site: str, when: str | None = None) -> Call:
+def clear_debt(view: Broker, kind: DebtKind, lost_site: str, when: str | None = None) -> Call:
     summary = f"clear the {kind.value} debt of {lost_site}"
     return remove_document(view, debt_name(kind, lost_site, view.site), summary, when)

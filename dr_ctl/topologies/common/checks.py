@@ -1,4 +1,4 @@
-"""Find what speaks against a move, and list its checks by name for `validate`, with the values read. Pure."""
+"""Find the reasons against a move, and list its checks by name for `validate`, with the values read. Pure."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.ports import Check, Move
 from dr_ctl.engine.roles import no_answer
 from dr_ctl.topologies.common.calls import debts_of
-from dr_ctl.topologies.common.group import of_nodes, of_obstacles, shown
+from dr_ctl.topologies.common.group import node_findings, node_states, obstacle_findings
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import Silent, Snapshot, before, paused_by_runs, reopened
 from dr_ctl.topologies.common.view import Acceptor, Broker, V
@@ -24,9 +24,9 @@ class Case(Generic[V]):
     move: Move
 
 
-def weighed(finding: Finding, where: RefusalScope) -> Finding:
-    """An error that does not weigh there refuses nothing there: the error becomes a warning."""
-    if finding.severity is not Severity.ERROR or where & finding.weighs:
+def warn_outside(finding: Finding, scope: RefusalScope) -> Finding:
+    """Make an error a warning where the error refuses no request of this scope."""
+    if finding.severity is not Severity.ERROR or scope & finding.weighs:
         return finding
     return replace(finding, severity=Severity.WARNING)
 
@@ -36,11 +36,11 @@ def errors_first(findings: Iterable[Finding]) -> list[Finding]:
     return sorted(findings, key=lambda finding: order.index(finding.severity))
 
 
-def of_silent(silent: Silent) -> Iterator[Finding]:
+def silence_findings(silent: Silent) -> Iterator[Finding]:
     yield no_answer(f"{silent.site}/{silent.pair}", silent.role, silent.error, Severity.ERROR)
 
 
-def of_listeners(view: Broker) -> Iterator[Finding]:
+def listener_findings(view: Broker) -> Iterator[Finding]:
     config, listed = view.config, all(acceptor.bean for acceptor in view.acceptors)
     named = {
         "`clients:`": config.clients,
@@ -93,25 +93,28 @@ def _of_inner_listeners(view: Broker) -> Iterator[Finding]:
 
 
 def _may_be_brokers(view: Broker) -> bool:
-    """Say whether brokers of the site may come in by another listener. Such a listener must not become a clients' one:
-    a fence would cut the brokers off from each other. A connection without user and client id may be a broker's."""
-    others, inner_ports = {listener.port for listener in view.fence.leaves_open}, view.inner_ports
-    beside = [connection for connection in view.outside_connections if connection.port in others]
-    return any(guest.port in inner_ports or not (guest.user or guest.client) for guest in beside)
+    """Say whether brokers of the site may connect to a listener that a fence leaves open. The settings must not name it
+    under `clients:`: a fence would cut the brokers off from each other. A connection without user and client id may be
+    a broker's."""
+    ports, inner_ports = {listener.port for listener in view.fence.leaves_open}, view.inner_ports
+    connections = [connection for connection in view.outside_connections if connection.port in ports]
+    return any(
+        connection.port in inner_ports or not (connection.user or connection.client) for connection in connections
+    )
 
 
-def of_locks(view: Broker) -> Iterator[Finding]:
+def lock_findings(view: Broker) -> Iterator[Finding]:
     if locks := view.fence.passive:
         yield found("DR-DOOR-008.stopped", broker=view, locks=brief(locks), site=view.site)
 
 
-def of_link_listeners(view: Broker, peer: Broker | None) -> Iterator[Finding]:
+def link_listener_findings(view: Broker, peer: Broker | None) -> Iterator[Finding]:
     if clients := view.fence.clients_at_link(peer):
         names = brief([listener.name for listener in view.link.listeners])
         yield found("DR-DOOR-011", site=view.site, pair=view.pair, guests=brief(clients), listeners=names)
 
 
-def of_queues(view: Broker) -> Iterator[Finding]:
+def queue_findings(view: Broker) -> Iterator[Finding]:
     if view.prepared:
         yield found("DR-TX-001", broker=view, count=len(view.prepared), prepared=brief(view.prepared))
     if wrong := [queue for queue in view.queues if not queue.depth_known]:
@@ -124,18 +127,18 @@ def of_queues(view: Broker) -> Iterator[Finding]:
         yield found("DR-QUEUE-001", broker=view, paused=brief(paused))
 
 
-def of_taken(view: Broker, names: Iterable[str]) -> Iterator[Finding]:
-    """A queue that a client can have made has the very name under which something is to be written down."""
+def taken_name_findings(view: Broker, names: Iterable[str]) -> Iterator[Finding]:
+    """Find queues, maybe made by clients, that have the name of a document which is to be written."""
     if taken := sorted({*names} & {*view.forged}):
         yield found("DR-LOCK-005", site=view.site, pair=view.pair, taken=brief(taken))
 
 
-def of_standby(view: Broker) -> Iterator[Finding]:
+def standby_findings(view: Broker) -> Iterator[Finding]:
     if held := [f"{consumer.queue}: {consumer.who}" for consumer in view.consumers if consumer.queue in view.business]:
         yield found("DR-STANDBY-001", site=view.site, pair=view.pair, held=brief(held))
 
 
-def of_mqtt(view: Broker, peer: Broker) -> Iterator[Finding]:
+def mqtt_findings(view: Broker, peer: Broker) -> Iterator[Finding]:
     if stays := " and ".join(view.stays):
         again = f"Publish with retain again once {peer.site} serves: until then {peer.site} gives what it had retained."
         remedies = {
@@ -146,12 +149,14 @@ def of_mqtt(view: Broker, peer: Broker) -> Iterator[Finding]:
         yield found("DR-MQTT-001", site=site, pair=view.pair, stays=stays, other_site=peer.site, advice=advice)
 
 
-def of_pair(source: Broker, target: Broker, includes: Callable[[str], bool] = lambda _: True) -> Iterator[Finding]:
+def pair_findings(
+    source: Broker, target: Broker, includes: Callable[[str], bool] = lambda _: True
+) -> Iterator[Finding]:
     for view, peer in ((source, target), (target, source)):
-        yield from of_nodes(view, peer, Severity.ERROR)
-        yield from of_link_listeners(view, peer)
-    yield from of_obstacles(target, Severity.ERROR, includes)
-    yield from of_obstacles(source, Severity.WARNING, includes)
+        yield from node_findings(view, peer, Severity.ERROR)
+        yield from link_listener_findings(view, peer)
+    yield from obstacle_findings(target, Severity.ERROR, includes)
+    yield from obstacle_findings(source, Severity.WARNING, includes)
     if source.version != target.version:
         yield found("DR-PAIR-002", view=source, peer=target)
     by_runs = paused_by_runs(target)
@@ -159,24 +164,23 @@ def of_pair(source: Broker, target: Broker, includes: Callable[[str], bool] = la
         yield found("DR-QUEUE-002", site=target.site, paused=brief(paused))
     if paused := [name for name in target.paused if name in by_runs]:
         yield found("DR-QUEUE-002.by_run", site=target.site, paused=brief(paused))
-    yield from of_mqtt(source, target)
+    yield from mqtt_findings(source, target)
 
 
-def on_the_way(
+def weigh_for_move(
     findings: Iterable[Finding], view: Broker, peer: Broker | Silent | None, move: Move
 ) -> Iterator[Finding]:
-    """Weigh the findings on a broker for this move. A finding on what only the way back from the target needs refuses
-    no way there, and nobody misses the listener of a link that the peer does not have. Listeners that open behind the
-    lasting fence of this very run, or of its target, are closed by its fence again. No restart of a link helps beside a
-    peer that does not answer."""
+    """Adapt the findings on a broker to this move. A fault of the target's own link refuses no move to the target. The
+    listener of a link that the peer does not have is not missed. The run's fence closes listeners that have opened
+    behind a lasting fence of this run. Restarting a link does not help while the peer does not answer."""
     unlinked = isinstance(peer, Broker) and peer.link.missing
-    own_fence = reopened(move, view) or (view.fence.roles_revoked and not before(move, view)["shut_out"])
+    fenced_by_run = reopened(move, view) or (view.fence.roles_revoked and not before(move, view)["shut_out"])
     for finding in findings:
         if finding.id == "DR-LINK-009" and view.site == move.target:
             yield replace(finding, severity=Severity.WARNING)
         elif finding.id == "DR-LINK-004" and isinstance(peer, Silent):
             yield replace(finding, remedy=f"{peer.site} does not answer; once it does, the link attaches.")
-        elif not (finding.id == "DR-DOOR-003" and unlinked) and not (finding.id == "DR-FENCE-004" and own_fence):
+        elif not (finding.id == "DR-DOOR-003" and unlinked) and not (finding.id == "DR-FENCE-004" and fenced_by_run):
             yield finding
 
 
@@ -184,58 +188,58 @@ NO_CHECK: Final = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Named(Generic[V]):
-    """A check names the finding that it makes by `id`. `read` gives the value that was read as a text, None where no
-    value was read, and `NO_CHECK` where there is nothing to check. `own_name` replaces the name in the catalogue."""
+class NamedCheck(Generic[V]):
+    """`id` is the finding of the check. `read` gives the value that was read as a text, None where no value was read,
+    and `NO_CHECK` where there is nothing to check. `label` replaces the check's name in the catalogue."""
 
     id: str
     read: Callable[[V], str | None]
-    own_name: str = ""
+    label: str = ""
 
     @property
     def name(self) -> str:
-        return self.own_name or catalogue()[self.id].check
+        return self.label or catalogue()[self.id].check
 
 
-def listeners(every: Iterable[Acceptor]) -> str:
-    return brief([f"{acceptor.name} {'open' if acceptor.started else 'closed'}" for acceptor in every]) or "none"
+def listener_states(acceptors: Iterable[Acceptor]) -> str:
+    return brief([f"{acceptor.name} {'open' if acceptor.started else 'closed'}" for acceptor in acceptors]) or "none"
 
 
-OF_BROKER: Final[Sequence[Named[Any]]] = (
-    Named("DR-DOOR-001", lambda view: listeners(view.acceptors)),
-    Named("DR-DOOR-002", lambda view: listeners(view.listeners)),
-    Named("DR-DOOR-009", lambda view: f"port {view.config.stomp_port or 'not named'}"),
-    Named("DR-DOOR-004", lambda view: listeners(view.link.listeners)),
-    Named("DR-DOOR-005", lambda view: f"{len(view.connections)} connection(s)"),
-    Named("DR-DOOR-006", lambda view: listeners(view.fence.leaves_open)),
-    Named("DR-NODE-002", lambda view: f"{len(view.inner_ports)} port(s) of the site's own brokers"),
-    Named("DR-NODE-003", lambda view: "replicates" if view.replicates else "does not replicate"),
-    Named("DR-TX-001", lambda view: f"{len(view.prepared)} prepared"),
-    Named("DR-QUEUE-003", lambda view: f"{len(view.business)} queue(s)"),
-    Named("DR-LOCK-004", lambda view: f"{len(view.documents)} document(s)"),
-    Named("DR-QUEUE-001", lambda view: f"{len(view.business)} queue(s)"),
-    Named("DR-STANDBY-001", lambda view: f"{view.role.value}, {len(view.consumers)} consumer(s)"),
+OF_BROKER: Final[Sequence[NamedCheck[Any]]] = (
+    NamedCheck("DR-DOOR-001", lambda view: listener_states(view.acceptors)),
+    NamedCheck("DR-DOOR-002", lambda view: listener_states(view.listeners)),
+    NamedCheck("DR-DOOR-009", lambda view: f"port {view.config.stomp_port or 'not named'}"),
+    NamedCheck("DR-DOOR-004", lambda view: listener_states(view.link.listeners)),
+    NamedCheck("DR-DOOR-005", lambda view: f"{len(view.connections)} connection(s)"),
+    NamedCheck("DR-DOOR-006", lambda view: listener_states(view.fence.leaves_open)),
+    NamedCheck("DR-NODE-002", lambda view: f"{len(view.inner_ports)} port(s) of the site's own brokers"),
+    NamedCheck("DR-NODE-003", lambda view: "replicates" if view.replicates else "does not replicate"),
+    NamedCheck("DR-TX-001", lambda view: f"{len(view.prepared)} prepared"),
+    NamedCheck("DR-QUEUE-003", lambda view: f"{len(view.business)} queue(s)"),
+    NamedCheck("DR-LOCK-004", lambda view: f"{len(view.documents)} document(s)"),
+    NamedCheck("DR-QUEUE-001", lambda view: f"{len(view.business)} queue(s)"),
+    NamedCheck("DR-STANDBY-001", lambda view: f"{view.role.value}, {len(view.consumers)} consumer(s)"),
 )
 
 
 def _room(view: Broker) -> str:
-    disk = f"disk {view.disk_used:.0%} full" if view.disk_used is not None else "disk not told"
+    disk = f"disk {view.disk_used:.0%} full" if view.disk_used is not None else "disk not reported"
     return f"{view.site} {disk}, {len(view.obstacles)} limit(s) reached"
 
 
-OF_PAIR: Final[Sequence[Named[Any]]] = (
-    Named("DR-NODE-001", lambda view: f"{view.site} {len(view.unnamed)} other node(s)"),
-    Named("DR-NODE-005", shown),
-    Named("DR-NODE-006", shown),
-    Named("DR-DOOR-011", lambda view: f"{view.site} {len(view.link.connections_at_listeners())} connection(s)"),
-    Named("DR-LIMIT-001", _room),
-    Named("DR-PAIR-002", lambda view: f"{view.site} {view.version}"),
-    Named("DR-QUEUE-002", lambda view: f"{view.site} {len(view.business)} queue(s)"),
+OF_PAIR: Final[Sequence[NamedCheck[Any]]] = (
+    NamedCheck("DR-NODE-001", lambda view: f"{view.site} {len(view.unnamed)} other node(s)"),
+    NamedCheck("DR-NODE-005", node_states),
+    NamedCheck("DR-NODE-006", node_states),
+    NamedCheck("DR-DOOR-011", lambda view: f"{view.site} {len(view.link.connections_at_listeners())} connection(s)"),
+    NamedCheck("DR-LIMIT-001", _room),
+    NamedCheck("DR-PAIR-002", lambda view: f"{view.site} {view.version}"),
+    NamedCheck("DR-QUEUE-002", lambda view: f"{view.site} {len(view.business)} queue(s)"),
 )
 
 
-def of_brokers(
-    snapshot: Snapshot[V], table: Sequence[Named[V]], found: Callable[[V], Iterable[Finding]]
+def broker_checks(
+    snapshot: Snapshot[V], table: Sequence[NamedCheck[V]], found: Callable[[V], Iterable[Finding]]
 ) -> Iterator[Check]:
     for brokers in snapshot.sites.values():
         for view in brokers.values():
@@ -245,13 +249,13 @@ def of_brokers(
             findings = list(found(view))
             for check in table:
                 against = [finding for finding in findings if finding.id == check.id]
-                # A broker that is known by others alone was not asked the common questions.
+                # A broker of which only other signs are known was not asked the common questions.
                 if view.answered or check not in OF_BROKER:
                     yield Check(check.name, str(view), check.read(view), against)
 
 
-def of_pairs(
-    case: Case[V], table: Sequence[Named[V]], of_both: Callable[[Case[V], V, V], Iterable[Finding]]
+def pair_checks(
+    case: Case[V], table: Sequence[NamedCheck[V]], of_both: Callable[[Case[V], V, V], Iterable[Finding]]
 ) -> Iterator[Check]:
     move = case.move
     for pair in case.snapshot.sites[move.source]:
@@ -270,8 +274,8 @@ def of_pairs(
             yield Check(check.name, pair, None if None in read else ", ".join(map(str, read)), against)
 
 
-def on_purpose(snapshot: Snapshot[Any], findings: Iterable[Finding]) -> Iterator[Finding]:
-    """Advise no restart for the link of a site that is kept out."""
+def explain_quarantined_links(snapshot: Snapshot[Any], findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Advise no restart of the link from a site in quarantine."""
     kept_out = {debt.lost_site for debt in snapshot.debts if debt.kind is DebtKind.QUARANTINE}
     for finding in findings:
         site = finding.text.partition("/")[0]
@@ -283,19 +287,19 @@ def on_purpose(snapshot: Snapshot[Any], findings: Iterable[Finding]) -> Iterator
 
 @dataclass(frozen=True, slots=True)
 class Checks(Generic[V]):
-    """The checks of one topology. `of_broker` is about a broker in any role, with a case where a move is judged;
-    `of_both` about both brokers of a pair, `of_return` about a return; `surplus` compares two closed sites, of which
-    one is to be opened. `by_broker` and `by_pair` name the checks."""
+    """The checks of one topology. `of_broker` makes the findings on one broker, with a case where a move is judged,
+    `of_both` those on both brokers of a pair, `of_return` those on a reinstatement. `surplus` compares two closed
+    sites, of which one is to be opened. `by_broker` and `by_pair` name the checks."""
 
     of_broker: Callable[..., Iterable[Finding]]
     of_both: Callable[[Case[V], V, V], Iterable[Finding]]
     of_return: Callable[[Case[V]], Iterable[Finding]]
-    nothing_owed: Callable[[Snapshot[V], Move], bool]
-    by_broker: Sequence[Named[V]]
-    by_pair: Sequence[Named[V]]
+    is_reinstated: Callable[[Snapshot[V], Move], bool]
+    by_broker: Sequence[NamedCheck[V]]
+    by_pair: Sequence[NamedCheck[V]]
     surplus: Callable[[Case[V], V, V], Mapping[str, int]] = lambda *_: {}
     of_failover: Callable[[Case[V]], Iterable[Finding]] = lambda _: ()
-    of_waiting: Callable[[V], Iterable[Finding]] = of_standby
+    of_standby: Callable[[V], Iterable[Finding]] = standby_findings
 
     def of_move(self, case: Case[V]) -> list[Finding]:
         """List all findings on a move, errors first: on each broker, and on the two brokers of each pair."""
@@ -305,11 +309,11 @@ class Checks(Generic[V]):
             for pair, view in brokers.items():
                 peer = next((others.get(pair) for at, others in snapshot.sites.items() if at != site), None)
                 if isinstance(view, Silent):
-                    findings += of_silent(view)
+                    findings += silence_findings(view)
                 else:
-                    findings += on_the_way(self.of_broker(view, case), view, peer, move)
+                    findings += weigh_for_move(self.of_broker(view, case), view, peer, move)
         for target in snapshot.views(move.target):
-            findings += self.of_waiting(target) if target.role is not Role.SERVING else ()
+            findings += self.of_standby(target) if target.role is not Role.SERVING else ()
         for both in snapshot.both(move.source, move.target):
             findings += self.of_both(case, *both)
         return errors_first(findings)

@@ -1,4 +1,4 @@
-"""This module holds the only grounds on which dr-ctl removes messages: an observation of each message that goes. Pure.
+"""This module holds the only evidence on which dr-ctl removes messages: an observation of each of them. Pure.
 
 A message that is absent, not listed or old proves nothing, and neither do equal counts: the message stays until a
 person decides.
@@ -11,15 +11,15 @@ from dr_ctl.core.errors import BrokerError
 
 
 class IncompleteListing(BrokerError):
-    """A listing does not show every message of its queue: nobody may conclude from it what the queue lacks."""
+    """A listing does not show every message of its queue, so it does not prove that a message is absent."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompleteListing:
     """The ids of a queue in a listing that shows every message. Raises `IncompleteListing` where the listing does not.
     `hidden` counts messages that no listing of this kind of broker shows; `before` and `after` are the queue's depths
-    around the listing. `came` counts those put in between the two, where the broker counts them: a listing that shows
-    as many as lay there before and came since shows each of them, whatever has left since it was shown."""
+    before and after the listing. `came` counts the messages that were added in between, where the broker counts them: a
+    listing of as many as `before` and `came` shows each of them, even if some have left the queue since."""
 
     queue: str
     ids: frozenset[str]
@@ -40,7 +40,7 @@ class CompleteListing:
 
 
 class Evidence(Protocol):
-    """`proves` says whether the evidence holds for each of these ids; `text` tells a person what was seen."""
+    """`proves` says whether the evidence covers each of these ids; `text` describes it to a person."""
 
     @property
     def text(self) -> str: ...
@@ -66,7 +66,7 @@ class Announced:
 @dataclass(frozen=True, slots=True)
 class Covered:
     """A complete listing of the serving queue lacks these copies, and counters of one start of that broker say that
-    clients consumed at least as many messages whose copies still lie at the standby."""
+    clients consumed at least as many messages whose copies are still at the standby."""
 
     copies: frozenset[str]
     listing: CompleteListing
@@ -81,7 +81,7 @@ class Covered:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """A reading showed each message to be consumed, or to lie elsewhere too."""
+    """A reading showed that each message is consumed, or is in another queue too."""
 
     ids: frozenset[str]
     text: str
@@ -97,12 +97,12 @@ def done_in_both_stores(local: frozenset[str], remote: frozenset[str]) -> Observ
 
 def copy_exists(queue: str, ids: frozenset[str]) -> Observed:
     """A listing shows another copy of each message, and one copy is enough. The listing may be incomplete."""
-    return Observed(ids, f"they lie in {queue} too")
+    return Observed(ids, f"they are in {queue} too")
 
 
 def decided(ids: frozenset[str], reason: str) -> Observed:
-    """A person decided it, having seen these ids, and gave a reason; the messages are kept for putting back."""
-    return Observed(ids if reason.strip() else frozenset(), f"a person's word: {reason}")
+    """A person saw these ids, decided to remove them, and gave a reason; the messages are kept and can be put back."""
+    return Observed(ids if reason.strip() else frozenset(), f"a person decided: {reason}")
 
 
 class NoEvidence(ValueError):
@@ -118,4 +118,4 @@ class Consumed:
 
     def __post_init__(self) -> None:
         if not self.by.proves(self.ids):
-            raise NoEvidence(f"nothing proves that these {len(self.ids)} message(s) may go: {self.by}")
+            raise NoEvidence(f"nothing proves that these {len(self.ids)} message(s) may be removed: {self.by}")

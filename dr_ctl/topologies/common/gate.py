@@ -1,4 +1,4 @@
-"""The gate waits until its conditions hold together on every pair for a window; then both sites are compared.
+"""The gate waits until all its conditions hold on every pair for a window; then it compares both sites.
 
 A topology adds conditions in `Gate.blockers`. A view is one broker at a reading; `view.business` has clients' queues.
 """
@@ -60,7 +60,7 @@ def pair_counters_changed(now: PairReading[Any], before: PairReading[Any]) -> li
 
 
 def why_clients_are_not_out(view: Broker) -> Iterator[str]:
-    """Give the reasons why clients can still change a broker: a way in, a connection, a message that they hold."""
+    """Give the reasons why clients can still change a broker: an open listener, a connection, a message in delivery."""
     if view.open:
         yield f"{view.site} lets clients in"
     elif locks := view.fence.contending:
@@ -73,7 +73,7 @@ def why_clients_are_not_out(view: Broker) -> Iterator[str]:
     if busy := [queue.name for queue in view.business.values() if queue.delivering > 0]:
         yield f"{view.site} has messages in delivery: {', '.join(busy[:3])}"
     if unknown := [queue.name for queue in view.business.values() if not queue.depth_known]:
-        yield f"{view.site}: what lies in {', '.join(unknown[:3])} cannot be determined"
+        yield f"{view.site}: the depth of {', '.join(unknown[:3])} cannot be determined"
     if view.prepared:
         yield f"{view.site} has {len(view.prepared)} prepared transaction(s)"
 
@@ -93,9 +93,10 @@ def counters_changed(
 
 def refused(key: str, ids: Ids, **values: Any) -> Failed:
     """Fail with the finding of this key, and name the messages that differ."""
-    named = {queue: {what: [*sorted(names)] for what, names in by.items()} for queue, by in ids.items()}
-    more = [f"{queue}, {what}: {brief(names)}" for queue, by in named.items() for what, names in by.items() if names]
-    return Failed.of(found(key, more=more, **values), evidence={"ids": document(named)})
+    by_queue = {queue: {how: [*sorted(some)] for how, some in kinds.items()} for queue, kinds in ids.items()}
+    rows = [(queue, how, some) for queue, kinds in by_queue.items() for how, some in kinds.items() if some]
+    lines = [f"{queue}, {how}: {brief(some)}" for queue, how, some in rows]
+    return Failed.of(found(key, more=lines, **values), evidence={"ids": document(by_queue)})
 
 
 def accepting(counts: Mapping[str, int]) -> str:
@@ -104,8 +105,8 @@ def accepting(counts: Mapping[str, int]) -> str:
 
 
 class Gate(ABC, Generic[V]):
-    """The gate of one command. `samples` has for each pair the last reading at which the gate held. A drain may leave
-    `drain_readings` for each pair: the reading since which nothing was under way, then the readings at which the common
+    """The gate of one command. `samples` has the last reading of each pair at which the gate held. A drain may leave
+    `drain_readings` of each pair: the first reading without messages under way, then the readings at which the common
     conditions held. The gate's window starts at the first of them, unless a counter has changed since."""
 
     def __init__(self, observer: Observer[V, Any], poll_s: float, min_window_s: float | None = None) -> None:
@@ -120,20 +121,20 @@ class Gate(ABC, Generic[V]):
 
     def is_outdated(self, move: Move, *, clients_let_in: bool) -> bool:
         """Say whether the gate has to be proven again: another node of a broker became active after the gate held, or a
-        message came or went at the same node. Messages come and go once `clients_let_in`, so they count only before."""
-        held = [view for sample in self.samples.values() for view in (sample.source, sample.target)]
-        both = [(view, self.observer.brokers[view.site][view.pair].newest_view or view) for view in held]
+        queue changed at the same node. Queues change anyway once `clients_let_in`."""
+        views = [view for sample in self.samples.values() for view in (sample.source, sample.target)]
+        both = [(view, self.observer.brokers[view.site][view.pair].newest_view or view) for view in views]
         if any(was.nodes and not same_start(was.start, view.start) for was, view in both):
             return True
-        came_or_went = any(was.start == view.start and changes(was, view, move.moves) for was, view in both)
-        return came_or_went and not clients_let_in
+        has_changed = any(was.start == view.start and changes(was, view, move.moves) for was, view in both)
+        return has_changed and not clients_let_in
 
     def blockers(self, now: PairReading[V], before: PairReading[V] | None, _move: Move) -> list[str]:
         return common_blockers(now, before)
 
     def differing(self, _now: PairReading[V], _move: Move) -> list[str]:
-        """Name the queues whose counts differ between the sites, beyond what the command accepts: none where counts of
-        the two sites say nothing about each other."""
+        """Name the queues whose counts differ between the sites, beyond what the command accepts: none where the
+        topology cannot compare counts."""
         return []
 
     @abstractmethod
@@ -141,11 +142,11 @@ class Gate(ABC, Generic[V]):
         """Compare the messages by identity, and say how many were compared. Raises `BrokerError`."""
 
     def verify(self, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-        """Wait until the gate holds. The outcome tells for each pair what was compared, or what blocks the gate."""
+        """Wait until the gate holds. The outcome has the result of each pair's comparison, or the blockers."""
         waits = [_PairAtGate(self, ends, step, move, context) for ends in self.observer.link_ends(move)]
-        while going_on := [wait for wait in waits if wait.outcome is None]:
+        while unfinished := [wait for wait in waits if wait.outcome is None]:
             began = context.monotonic()
-            answers = self.observer.answers([session for wait in going_on for session in wait.ends], FOR_GATE)
+            answers = self.observer.answers([session for wait in unfinished for session in wait.ends], FOR_GATE)
             # The answers alternate: source, target, source, target.
             readings = list(zip(answers[::2], answers[1::2], strict=True))
             views = [view for both in readings for view in both if isinstance(view, Broker)]
@@ -153,15 +154,15 @@ class Gate(ABC, Generic[V]):
                 context.sample(link_figures((view.site, view.link) for view in views))
             if opened := [view for view in views if view.nodes and view.open and started_since(move, view)]:
                 return Failed(f"{opened[0].site}: another node is active, and lets clients in")
-            for wait, (source, target) in zip(going_on, readings, strict=True):
+            for wait, (source, target) in zip(unfinished, readings, strict=True):
                 wait.read(source, target, began)
-            reasons = [reason for wait in going_on if not isinstance(wait.outcome, Done) for reason in wait.reasons]
+            reasons = [reason for wait in unfinished if not isinstance(wait.outcome, Done) for reason in wait.reasons]
             context.report_waiting("blockers left at the gate", len(reasons), brief(reasons) if reasons else None)
-            for wait in going_on:
+            for wait in unfinished:
                 if wait.outcome is not None and not isinstance(wait.outcome, Done):
-                    named = f"{wait.pair}: " if len(waits) > 1 else ""
-                    return replace(wait.outcome, text=f"{named}{wait.outcome.text}")
-            if left := [wait for wait in going_on if wait.outcome is None]:
+                    prefix = f"{wait.pair}: " if len(waits) > 1 else ""
+                    return replace(wait.outcome, text=f"{prefix}{wait.outcome.text}")
+            if left := [wait for wait in unfinished if wait.outcome is None]:
                 context.until_next(began, max(self._poll_s, min(wait.next_reading_s() for wait in left) - began))
         self.samples = {wait.pair: wait.stable_readings[-1] for wait in waits}
         compared: dict[str, Json] = {wait.pair: dict(wait.outcome.evidence) for wait in waits if wait.outcome}
@@ -215,15 +216,15 @@ class _PairAtGate(Generic[V]):
 
     def _judge(self) -> Outcome | None:
         now, start = self.stable_readings[-1] if self.stable_readings else None, self._window_start
-        enough = len(self.stable_readings) >= self._readings_needed
-        if enough and now and start and now.at_s - start.at_s >= self.gate.min_window_s:
-            wrong = self.gate.differing(now, self.move)
-            if not wrong:
+        is_stable = len(self.stable_readings) >= self._readings_needed
+        if is_stable and now and start and now.at_s - start.at_s >= self.gate.min_window_s:
+            differing = self.gate.differing(now, self.move)
+            if not differing:
                 return self._compare_messages(now)
-            if self._differing is None or self._differing[0] != wrong:
-                self._differing = (wrong, self.context.monotonic())
-            # Counts settle late, so only a difference that stays fails the step.
-            self.reasons = ["; ".join(wrong)]
+            if self._differing is None or self._differing[0] != differing:
+                self._differing = (differing, self.context.monotonic())
+            # Counts are up to date only after a while, so only a lasting difference fails the step.
+            self.reasons = ["; ".join(differing)]
             if self.context.monotonic() - self._differing[1] > self.gate.timeouts.differs_s:
                 return Failed.of(found("DR-PARITY-003", reasons=brief(self.reasons)))
         if self.context.monotonic() > self._until:
@@ -234,10 +235,8 @@ class _PairAtGate(Generic[V]):
     def _compare_messages(self, now: PairReading[V]) -> Outcome | None:
         try:
             outcome = self.gate.compare(now, self.move)
-        except (
-            TimedOut,
-            Unreachable,
-        ) as error:  # the wait goes on, as it does when a slow broker does not answer a reading
+        except (TimedOut, Unreachable) as error:
+            # The wait goes on, as it does when a slow broker does not answer a reading.
             self._restart_window(error)
             return None
         except BrokerError as error:

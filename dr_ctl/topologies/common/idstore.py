@@ -46,16 +46,16 @@ class Store:
 
     def known(self, queue: str, ids: Collection[str]) -> frozenset[str]:
         """Return the ids among these that were processed. Raises `NotRead`."""
-        present: set[str] = set()
+        known_ids: set[str] = set()
         try:
             with closing(self._opened()) as store:
-                for some in batches(ids, AT_ONCE):
-                    marks = ",".join("?" * len(some))
-                    asked = f"SELECT i FROM ({self.rows('main')}) WHERE q = ? AND i IN ({marks})"  # noqa: S608
-                    present.update(str(id_) for (id_,) in store.execute(asked, (queue, *some)))
+                for batch in batches(ids, AT_ONCE):
+                    placeholders = ",".join("?" * len(batch))
+                    statement = f"SELECT i FROM ({self.rows('main')}) WHERE q = ? AND i IN ({placeholders})"  # noqa: S608
+                    known_ids.update(str(id_) for (id_,) in store.execute(statement, (queue, *batch)))
         except sqlite3.Error as error:
             raise NotRead(self._why(error)) from error
-        return frozenset(present)
+        return frozenset(known_ids)
 
     def _opened(self) -> sqlite3.Connection:
         return sqlite3.connect(self.uri, uri=True, timeout=WITHIN_S)

@@ -1,4 +1,4 @@
-"""Reads both sites at once, and again if one reading shows differences that it cannot explain."""
+"""Reads both sites at once, and again if a reading shows differences that it does not explain."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,9 +26,9 @@ Asked = TypeVar("Asked", bound=Session[Any])
 T = TypeVar("T")
 SMALL_S: Final = 2.0
 LATE_S: Final = 1.0
-"""The time limit for few figures, and for a broker that did not answer the last time, or usually answers sooner."""
+"""The time limit for few figures, and for a broker that was silent at the last reading, or usually answers sooner."""
 USUAL_FACTOR: Final = 3
-"""The time limit for a broker, as a multiple of the time that its last whole reading took."""
+"""The time limit of a reading, as a multiple of the time that the broker's last whole reading took."""
 V = TypeVar("V", bound=Broker)
 A = TypeVar("A")
 A_co = TypeVar("A_co", bound=Session[Any], covariant=True)
@@ -39,8 +39,8 @@ MAX_AT_ONCE: Final = 64
 
 
 class Watch:
-    """Asks brokers again and again. A broker that is late counts as silent, with its last error if there was one. The
-    next question goes out once the late one has ended."""
+    """Polls brokers. A late broker counts as silent, with its last error if there was one, and gets no new question
+    before the late one has ended."""
 
     def __init__(self) -> None:
         self._late: dict[Session[Any], BackgroundTask[Any]] = {}
@@ -54,26 +54,26 @@ class Watch:
     def ask(
         self, sessions: Sequence[Asked], ask: Callable[[Asked], T | Silent], *, small: bool
     ) -> tuple[list[T | Silent], float]:
-        """Return the answers, and how long ago the last came that was not late. `small` asks for few figures."""
+        """Return the answers, and the age of the last one that was not late. `small` asks for few figures."""
         for session in [session for session, late in self._late.items() if late.wait(0)]:
             self._noted(session, self._late.pop(session).result())
-        replied: list[float] = []
+        reply_times: list[float] = []
         began = system().monotonic()
 
         def timed(session: Asked) -> T | Silent:
             answer = ask(session)
-            replied.append(system().monotonic())
+            reply_times.append(system().monotonic())
             if not small and not isinstance(answer, Silent):
-                self._took_s[session] = replied[-1] - began
+                self._took_s[session] = reply_times[-1] - began
             return answer
 
         due = [session for session in sessions if session not in self._late]
         asked = {session: in_background(partial(timed, session), f"watch {session.site}") for session in due}
         known = self._took_s.keys() | self._silent.keys()
-        hurried = [reading for session, reading in asked.items() if small or session in known]
+        limited = [reading for session, reading in asked.items() if small or session in known]
         usual_s = [] if small else [USUAL_FACTOR * self._took_s.get(session, 0.0) for session in asked]
-        all_ended(hurried, max([LATE_S, *usual_s]))
-        for reading in [reading for reading in asked.values() if reading not in hurried]:
+        all_ended(limited, max([LATE_S, *usual_s]))
+        for reading in [reading for reading in asked.values() if reading not in limited]:
             reading.wait()
         self._late |= {session: reading for session, reading in asked.items() if not reading.wait(0)}
 
@@ -84,7 +84,7 @@ class Watch:
             return self._silent.get(session, Silent(session.pair, session.site, Unreachable(text, refused=False)))
 
         answers = [self._noted(session, answered(session)) for session in sessions]
-        return answers, system().monotonic() - max(replied) if self._late and replied else 0.0
+        return answers, system().monotonic() - max(reply_times) if self._late and reply_times else 0.0
 
     def _noted(self, session: Session[Any], answer: T | Silent) -> T | Silent:
         if isinstance(answer, Silent):
@@ -108,11 +108,11 @@ class Supplement(Generic[V]):
 
 @dataclass(frozen=True, slots=True)
 class Reads(Generic[V, A]):
-    """How the brokers of a topology are read. `session` opens the way to a broker; `snapshot` puts both sites together.
-    `unlike` says whether the two brokers of a pair, of which the first is open if one is, differ by more than one
-    reading and the movement between two can explain; it is never true where counts of the two say nothing about each
-    other. `observed` adds to such a reading what only commands need, `supplement` adds to a watch's reading what takes
-    long to read. Where a topology `moves_parts` of a pair, a pair that has moved is not left alone."""
+    """How the brokers of a topology are read. `session` connects to a broker; `snapshot` puts both sites together.
+    `unlike` says whether the two brokers of a pair, the open one first, differ by more than the movement between two
+    readings explains; it is never true where a topology cannot compare counts. `observed` adds to a reading what only
+    commands need, `supplement` adds to a watch's reading what takes long to read. `moves_parts` says that a part of a
+    pair can move, so that a pair which has moved is still read."""
 
     session: Callable[[Installation, Path], Callable[[str, str], A]]
     snapshot: Callable[[Sites[V]], Snapshot[V]] = Snapshot
@@ -123,7 +123,7 @@ class Reads(Generic[V, A]):
 
 
 class Observer(Generic[V_co, A_co]):
-    """Reads each broker of an installation in the way of its kind, and holds nothing that could change one."""
+    """Reads each broker of an installation, and has no means to change one."""
 
     def __init__(
         self, reads: Reads[V_co, A_co], installation: Installation, timeouts: Timeouts, documents: Path
@@ -149,9 +149,8 @@ class Observer(Generic[V_co, A_co]):
             return None
 
     def spend_at_most(self, seconds: float, site: str) -> None:
-        """Limit the time that all readings of this command wait for a site that may be lost, name lookup included. The
-        two readings that decide, right before the other site opens and at the end, have a reserved part of that
-        time."""
+        """Limit the time that all readings of this command wait for a site that may be lost, name lookup included. Two
+        readings have a reserved part of that time: the one before the other site opens, and the one at the end."""
         self._left_s[site] = max(seconds / 2, seconds - 2 * self.timeouts.last_reading_s)
 
     def all(self) -> Sequence[A_co]:
@@ -176,8 +175,8 @@ class Observer(Generic[V_co, A_co]):
     def answers(
         self, sessions: Iterable[Session[V]], scope: ReadScope = EVERYTHING, within_s: float | None = None
     ) -> list[V | BrokerError]:
-        """Read this scope of each of these brokers; an error stands in the place of a reading. A broker that does not
-        tell a few figures in time is asked again sooner."""
+        """Read this scope of each of these brokers, or return its error. Few figures have a shorter time limit, so that
+        the broker is asked again sooner."""
         timeout_s = min(within_s or READ_S, SMALL_S if scope is ReadScope.OUTFLOW else READ_S)
         return self.ask_each(methodcaller("read", scope, timeout_s=timeout_s), sessions)
 
@@ -204,7 +203,7 @@ class Observer(Generic[V_co, A_co]):
         return in_parallel([partial(ask, session) for session in sessions], "read", most=MAX_AT_ONCE)
 
     def ask_each(self, ask: Callable[[A], T], sessions: Iterable[A]) -> list[T | BrokerError]:
-        """Ask several brokers at the same time; an error stands in the place of an answer."""
+        """Ask several brokers at the same time, and return an answer or an error of each."""
 
         def answer(session: A) -> T | BrokerError:
             try:
@@ -225,7 +224,7 @@ class Observer(Generic[V_co, A_co]):
                 break
             system().sleep(self.timeouts.apart_s)
             before, after = snapshot, self.read_once(min_timeout_s=min_timeout_s)
-            snapshot = self._with_movement(before, self._reads.snapshot(_heard_from(before, after)))
+            snapshot = self._with_movement(before, self._reads.snapshot(_correct_roles(before, after)))
         return snapshot
 
     def observe_over(self, seconds: float) -> Snapshot[V_co]:
@@ -243,7 +242,7 @@ class Observer(Generic[V_co, A_co]):
         return self._snapshot(self.ask_all(partial(self._view, min_timeout_s=min_timeout_s), self.all()))
 
     def poll(self, *, full: bool) -> TimedReading[Snapshot[V_co]] | None:
-        """Read everything for a watch, or the outflows alone; return None if some broker cannot tell so little."""
+        """Read everything for a watch, or only the outflows; return None if a broker cannot be read so."""
         if not full and not all(ReadScope.OUTFLOW in session.readable_alone for session in self.all()):
             return None
         ask = partial(self._answer, scope=FOR_HISTORY if full else ReadScope.OUTFLOW, timeout_s=READ_S)
@@ -256,7 +255,7 @@ class Observer(Generic[V_co, A_co]):
     def _snapshot(self, answers: Sequence[V_co | Silent]) -> Snapshot[V_co]:
         views = dict(zip(((session.site, session.pair) for session in self.all()), answers, strict=True))
         sites = {
-            site: {pair: self._alive_if_seen(session, views) for pair, session in brokers.items()}
+            site: {pair: self._add_signs(session, views) for pair, session in brokers.items()}
             for site, brokers in self.brokers.items()
         }
         return self._reads.snapshot(sites)
@@ -266,15 +265,15 @@ class Observer(Generic[V_co, A_co]):
             return self._answer(session, FOR_PEOPLE, READ_S)
         within_s = max(left_s, min_timeout_s)
         text = f"{session.site}/{session.pair}: no answer in the time that a site which may be lost is given"
-        given_up = Silent(session.pair, session.site, Unreachable(text, refused=False))
+        no_answer = Silent(session.pair, session.site, Unreachable(text, refused=False))
         if within_s <= 0:
-            return given_up
-        # Half of that time is for an answer: a broker that takes the connection and says nothing is reported as sick.
+            return no_answer
+        # Half of that time is for an answer: a broker that takes the connection and does not answer is sick.
         ask = partial(self._answer, session, FOR_PEOPLE, min(READ_S, max(left_s / 2, _ANSWER_SHARE * min_timeout_s)))
         began = system().monotonic()
-        # Nobody waits longer: a name look-up that hangs keeps neither this reading nor the end of the command waiting.
-        looking = in_background(ask, f"look at {session.site}")
-        view = looking.result() if looking.wait(within_s) else given_up
+        # A name look-up that hangs delays neither this reading nor the end of the command.
+        reading = in_background(ask, f"look at {session.site}")
+        view = reading.result() if reading.wait(within_s) else no_answer
         if isinstance(view, Silent):
             self._spent(session.site, began)
         return view
@@ -290,11 +289,10 @@ class Observer(Generic[V_co, A_co]):
         if site in self._left_s:
             self._left_s[site] = max(0.0, self._left_s[site] - (system().monotonic() - began))
 
-    def _alive_if_seen(self, session: Session[V_co], views: Mapping[tuple[str, str], V_co | Silent]) -> V_co | Silent:
-        """Add what others show of a broker that did not answer. Its peer's attached link, or a broker that answers at
-        an address of that link, shows that it lives, even when its console and its clients' listener refuse. The broker
-        is not shown to be down where a proxy or the broker itself takes connections at another port that the peer knows
-        as a client's. Other nodes of the broker may be at work, too."""
+    def _add_signs(self, session: Session[V_co], views: Mapping[tuple[str, str], V_co | Silent]) -> V_co | Silent:
+        """Add what other readings show of a broker that did not answer. It lives if its peer's link is attached, or if
+        a broker answers at an address of that link, even when its console and its clients' listener refuse. It is not
+        proven down if another port of a clients' listener takes connections. Other nodes of it may be active, too."""
         view = views[session.site, session.pair]
         if not isinstance(view, Silent):
             self._remembered.pop(session.site, None)
@@ -306,7 +304,7 @@ class Observer(Generic[V_co, A_co]):
             if peer.link.hears_peer:
                 signs.append(f"the link from {name} to {peer.site} is attached")
             elif view.ports_refuse:
-                answering = self._where(session, speaks_amqp, peer.link.amqp_addresses)
+                answering = self._test(session, speaks_amqp, peer.link.amqp_addresses)
                 signs += [f"a broker answers at {address}" for address in answering]
                 open_ports += [f"connections are taken at {address}" for address in self._probed(session, peer)]
         if isinstance(view.error, Passive):
@@ -316,32 +314,33 @@ class Observer(Generic[V_co, A_co]):
                 self._remembered[view.site] = self._read_back(view.site)
             unnamed = [node for node in self._remembered[view.site] if node.pair == view.pair]
         if view.error.shows_life:
-            signs = []  # the error itself says that the broker lives, and what to do
+            signs = []  # the error already says that the broker lives, and what to do
         return replace(view, open_ports=tuple(open_ports), signs=tuple(signs), unnamed=tuple(unnamed))
 
     def _read_back(self, site: str) -> Sequence[Node]:
-        """Return the nodes that the history tells of at a site whose brokers do not answer. Each silence asks once."""
+        """Return the nodes that the history has of a site whose brokers do not answer."""
         try:
-            from dr_ctl.rpo.history.newest import nodes  # noqa: PLC0415 - what reads Parquet takes a tenth of a second
+            from dr_ctl.rpo.history import newest  # noqa: PLC0415 - loading Arrow takes a tenth of a second
 
-            rows = nodes(self.installation.history, site)
-        except (ModuleNotFoundError, OSError):  # a history that cannot be read tells of none
+            rows = newest.nodes(self.installation.history, site)
+        except (ModuleNotFoundError, OSError):  # an unreadable history shows no node
             return ()
         # A name with a space is no address, but a sentence on what showed the node.
-        told = [(pair, *(("", name) if " " in name else (name, "by the history")), at) for pair, name, at in rows]
-        return [Node(site, pair, address, f"{shown_by}, at {stamp(at)}") for pair, address, shown_by, at in told]
+        nodes = [(pair, *(("", name) if " " in name else (name, "by the history")), at) for pair, name, at in rows]
+        return [Node(site, pair, address, f"{shown_by}, at {stamp(at)}") for pair, address, shown_by, at in nodes]
 
     def _probed(self, session: Session[V_co], peer: Broker) -> list[str]:
-        """Return addresses of the broker's own hosts that take connections; on a shared host the peer would."""
+        """Return addresses of the broker that take connections, without hosts that it shares with its peer."""
         hosts = sorted(session.hosts - self.brokers[peer.site][peer.pair].hosts)
         ports = [listener.port for listener in peer.listeners if listener.port is not None]
-        return self._where(session, takes_connections, [Address(host, port) for host in hosts for port in ports])
+        return self._test(session, takes_connections, [Address(host, port) for host in hosts for port in ports])
 
-    def _where(self, session: Session[V_co], is_so: Callable[..., bool], at: Sequence[Address]) -> list[str]:
+    def _test(self, session: Session[V_co], test: Callable[..., bool], addresses: Sequence[Address]) -> list[str]:
         began = system().monotonic()
-        answers = self.ask_all(lambda address: is_so(address, timeout_s=self.timeouts.port_s), at)
+        answers = self.ask_all(lambda address: test(address, timeout_s=self.timeouts.port_s), addresses)
         self._spent(session.site, began)
-        return [f"{address.host}:{address.port}" for address, yes in zip(at, answers, strict=True) if yes]
+        found = (address for address, accepted in zip(addresses, answers, strict=True) if accepted)
+        return [f"{address.host}:{address.port}" for address in found]
 
     def _is_unexplained(self, snapshot: Snapshot[V_co]) -> bool:
         """Say whether counts differ by more than one reading can explain, or a broker may have died a moment ago: the
@@ -358,19 +357,20 @@ class Observer(Generic[V_co, A_co]):
     def _with_movement(self, before: Snapshot[V_co], after: Snapshot[V_co]) -> Snapshot[V_co]:
         traffic: dict[str, Mapping[str, int]] = {}
         for pair in next(iter(after.sites.values())):
-            both = [(before.view(site, pair), after.view(site, pair)) for site in after.sites]
-            traffic[pair] = rules.traffic([(was, now) for was, now in both if was is not None and now is not None])
+            readings = [(before.view(site, pair), after.view(site, pair)) for site in after.sites]
+            traffic[pair] = rules.traffic([(was, now) for was, now in readings if was is not None and now is not None])
         return replace(after, traffic=traffic)
 
 
-def _heard_from(before: Snapshot[V], after: Snapshot[V]) -> Mapping[str, Mapping[str, V | Silent]]:
-    """Return the second of two readings, where no broker counts as down whose peer got something from it in between."""
+def _correct_roles(before: Snapshot[V], after: Snapshot[V]) -> Mapping[str, Mapping[str, V | Silent]]:
+    """Return the second of two readings; a broker is not down if its peer received something from it in between."""
 
-    def heard(broker: V | Silent) -> V | Silent:
-        is_heard = isinstance(broker, Silent) and _arrived(before.peer(broker), after.peer(broker))
-        return replace(broker, ports_refuse=False) if isinstance(broker, Silent) and is_heard else broker
+    def corrected(broker: V | Silent) -> V | Silent:
+        has_arrivals = isinstance(broker, Silent) and _arrived(before.peer(broker), after.peer(broker))
+        return replace(broker, ports_refuse=False) if isinstance(broker, Silent) and has_arrivals else broker
 
-    return {site: {pair: heard(broker) for pair, broker in brokers.items()} for site, brokers in after.sites.items()}
+    sites = after.sites.items()
+    return {site: {pair: corrected(broker) for pair, broker in brokers.items()} for site, brokers in sites}
 
 
 def _arrived(before: Broker | None, after: Broker | None) -> bool:

@@ -1,5 +1,5 @@
 """The receipt of a finished drain is a document on the target's brokers. It holds the start of both brokers of a pair,
-and a digest of all counters of business queues, which any message that comes or goes changes. Pure."""
+and a digest of all counters of business queues, which changes with every message that is added or removed. Pure."""
 
 from __future__ import annotations
 
@@ -30,21 +30,22 @@ class Mark:
 
     @classmethod
     def of(cls, view: Broker, spec: Spec | None = None) -> Mark:
-        figures = [
+        counters = [
             (queue.name, queue.depth, queue.added, queue.removed)
             for queue in view.link.counters
             if spec is None or spec.includes(view.unit_of(queue.name))
         ]
-        return cls(view.start, hashlib.sha256(json.dumps(sorted(figures)).encode()).hexdigest())
+        return cls(view.start, hashlib.sha256(json.dumps(sorted(counters)).encode()).hexdigest())
 
 
 def changes(before: Broker, now: Broker, moves: Callable[[str | None], bool]) -> list[str]:
     if before.start != now.start:
         return [f"{now} was restarted since the gate was seen to hold"]
-    # Depth and added messages show removed messages too: the queue is less deep while as many were added.
-    was, figures = ({queue.name: (queue.depth, queue.added) for queue in view.link.counters} for view in (before, now))
-    changed = [queue for queue in figures if moves(now.unit_of(queue)) and figures[queue] != was.get(queue)]
-    changed += sorted(queue for queue in was.keys() - figures.keys() if moves(before.unit_of(queue)))
+    earlier, current = (
+        {queue.name: (queue.depth, queue.added) for queue in view.link.counters} for view in (before, now)
+    )
+    changed = [queue for queue in current if moves(now.unit_of(queue)) and current[queue] != earlier.get(queue)]
+    changed += sorted(queue for queue in earlier.keys() - current.keys() if moves(before.unit_of(queue)))
     return [f"{now}: something came or went since the gate was seen to hold: {brief(changed)}"] if changed else []
 
 
@@ -67,7 +68,7 @@ def of(source: Broker, target: Broker, epoch: int, spec: Spec | None = None) -> 
 
 
 def held_at(view: Broker) -> Receipt | None:
-    """Return the receipt that stands at a broker. A receipt that cannot be read fits no broker."""
+    """Return the receipt that is stored at a broker. An unreadable one matches no broker."""
     text = view.documents.get(name(view.site))
     if text is None:
         return None
@@ -78,24 +79,24 @@ def held_at(view: Broker) -> Receipt | None:
 
 
 def changes_since(receipt: Receipt, views: Sequence[Broker], spec: Spec | None = None) -> list[str]:
-    since, reasons = f"the receipt of {receipt.at}", list[str]()
+    receipt_text, reasons = f"the receipt of {receipt.at}", list[str]()
     for view in views:
         mark, now = receipt.marks.get(view.site), Mark.of(view, spec)
         if mark is None:
-            reasons.append(f"{since} says nothing of {view.site}")
+            reasons.append(f"{receipt_text} does not cover {view.site}")
         elif not same_start(now.start, mark.start):
-            reasons.append(f"{view} was restarted since {since}")
+            reasons.append(f"{view} was restarted since {receipt_text}")
         elif now.counters != mark.counters:
-            reasons.append(f"{view} has a queue whose counters moved since {since}")
+            reasons.append(f"{view} has a queue whose counters moved since {receipt_text}")
     return reasons
 
 
 def write(view: Broker, receipt: Receipt | None, when: str | None = None) -> tuple[Call, ...]:
-    """Write a receipt in the place of an older one. A plan says where the receipt will stand before there is one."""
+    """Replace an older receipt. A plan names the receipt before it exists."""
     text = json.dumps(document(receipt), separators=(",", ":")) if receipt is not None else None
-    asked, summary = view.requests.write(name(view.site), text), f"write the receipt {name(view.site)}"
-    written = call(view, Goal.CREATE, name(view.site), asked, summary, when)
-    return (*strike(view, "one stands there" if receipt is None else None), written)
+    request, summary = view.requests.write(name(view.site), text), f"write the receipt {name(view.site)}"
+    writing = call(view, Goal.CREATE, name(view.site), request, summary, when)
+    return (*strike(view, "there is an older one" if receipt is None else None), writing)
 
 
 def strike(view: Broker, when: str | None = None) -> tuple[Call, ...]:

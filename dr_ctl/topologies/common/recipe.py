@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Role, brief
-from dr_ctl.engine.operations import ALONE, FAILOVER, MOVING, REINSTATE, REINSTATING
+from dr_ctl.engine.operations import FAILOVER, MOVING, REINSTATE, REINSTATING, SINGLE_STEPS
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Check, Move, Outcome, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Undo:
-    """An undo wants what its verb may change at each site as it was before; `by` does more than that."""
+    """The states from before the run that an undo restores at each site; `by` replaces the common undo."""
 
     source: tuple[Want, ...] = ()
     target: tuple[Want, ...] = ()
@@ -50,7 +50,6 @@ class VerbHandler(Generic[S, T]):
     undo: Undo | None = None
 
 
-# The verbs stand in the order in which a person reads them: the runbook orders the steps.
 Procedure = Mapping[str, VerbHandler[S, T]]
 
 
@@ -69,40 +68,40 @@ class Recipe(Generic[V]):
         row = self._kind.procedure[step.verb]
         draft = row.draft(self.rules, step, snapshot, move)
         draft = row.undo.of(self.rules, snapshot, move, draft) if row.undo is not None else draft
-        if step.verb != "reinstate" or not self._checks.nothing_owed(snapshot, move):
+        if step.verb != "reinstate" or not self._checks.is_reinstated(snapshot, move):
             return draft
-        when = f"{move.target} is not taken in any more"  # the step looks first, and does nothing where it is
+        when = f"{move.target} is no longer reinstated"  # the step reads this first
         return replace(draft, calls=tuple(replace(call, when=call.when or when) for call in draft.calls))
 
     def why_not(self, snapshot: Snapshot[V], move: Move) -> Sequence[Finding]:
-        own, case = self._checks, checks.Case(self.rules, snapshot, move)
+        suite, case = self._checks, checks.Case(self.rules, snapshot, move)
         if move.spec.units is not None and not self.moves_parts:
             return [found("DR-UNIT-002")]
         if move.spec.operation == FAILOVER:
-            findings = [*reasons.against_failover(snapshot, move, own.of_broker), *own.of_failover(case)]
+            findings = [*reasons.against_failover(snapshot, move, suite.of_broker), *suite.of_failover(case)]
         elif move.spec.operation in REINSTATING:
-            findings = [*dict.fromkeys(own.of_return(case))]
-        elif move.spec.operation in ALONE:
-            findings = [*reasons.against_step(case, own), *reasons.surplus_at_closed_sites(case, own.surplus)]
+            findings = [*dict.fromkeys(suite.of_return(case))]
+        elif move.spec.operation in SINGLE_STEPS:
+            findings = [*reasons.against_step(case, suite), *reasons.surplus_at_closed_sites(case, suite.surplus)]
         else:
-            findings = [*reasons.not_taken_in(snapshot, move), *own.of_move(case)]
-        return checks.errors_first(checks.on_purpose(snapshot, findings))
+            findings = [*reasons.not_taken_in(snapshot, move), *suite.of_move(case)]
+        return checks.errors_first(checks.explain_quarantined_links(snapshot, findings))
 
     def checks(self, snapshot: Snapshot[V], move: Move) -> Sequence[Check]:
-        own, case = self._checks, checks.Case(self.rules, snapshot, move)
+        suite, case = self._checks, checks.Case(self.rules, snapshot, move)
 
         def of_one(view: V) -> Iterable[Finding]:
-            findings = [*own.of_broker(view), *(checks.of_standby(view) if view.role is not Role.SERVING else ())]
-            return checks.on_the_way(findings, view, snapshot.peer(view), move)
+            waiting = checks.standby_findings(view) if view.role is not Role.SERVING else ()
+            return checks.weigh_for_move([*suite.of_broker(view), *waiting], view, snapshot.peer(view), move)
 
         return [
-            *checks.of_brokers(snapshot, (*checks.OF_BROKER, *own.by_broker), of_one),
-            *checks.of_pairs(case, (*checks.OF_PAIR, *own.by_pair), own.of_both),
+            *checks.broker_checks(snapshot, (*checks.OF_BROKER, *suite.by_broker), of_one),
+            *checks.pair_checks(case, (*checks.OF_PAIR, *suite.by_pair), suite.of_both),
         ]
 
     def holds_already(self, snapshot: Snapshot[V], move: Move) -> str | None:
         if move.spec.operation == REINSTATE:
-            return f"{move.target} is reinstated already" if self._checks.nothing_owed(snapshot, move) else None
+            return f"{move.target} is reinstated already" if self._checks.is_reinstated(snapshot, move) else None
         if move.spec.operation == FAILOVER:
             return f"what {move.source} holds is kept out" if reasons.is_kept_out(snapshot, move) else None
         return reasons.holds_already(snapshot, move)
@@ -110,22 +109,22 @@ class Recipe(Generic[V]):
     def not_replicated(self, snapshot: Snapshot[V], move: Move) -> Sequence[str]:
         if move.spec.operation not in MOVING:
             return ()
-        lacks = [
+        missing = [
             "pauses, address settings, security settings, diverts and bridges: each site has its own",
-            "temporary queues and what lies in them",
+            "temporary queues and their messages",
             "open transactions: they are rolled back when the clients' listeners close",
-            *self._kind.lost_on_the_way,
+            *self._kind.not_replicated_by_link,
         ]
         for view in snapshot.views(move.source):
-            lacks += view.stays
+            missing += view.stays
             kinds = {
                 "non-durable queues": [queue.name for queue in view.business.values() if not queue.durable],
                 "queues left out of quiesce and parity by the settings (they move too)": [
                     queue.name for queue in view.business.values() if not selects(self.rules.queues, queue.name)
                 ],
             }
-            lacks += [f"{kind}: {brief(sorted(names))}" for kind, names in kinds.items() if names]
-        return lacks
+            missing += [f"{kind}: {brief(sorted(names))}" for kind, names in kinds.items() if names]
+        return missing
 
     def cannot_know(self, move: Move) -> Sequence[str]:
         if move.spec.operation not in MOVING:
@@ -134,5 +133,5 @@ class Recipe(Generic[V]):
             "whether clients reconnect to the target: they need its address",
             "how long the clients need to finish what they hold",
             "what a client sent whose receipt it never saw",
-            *self._kind.cannot_tell,
+            *self._kind.unreadable,
         )

@@ -1,4 +1,4 @@
-"""The settings of a move: its queues, how these moved between readings, and how long it may take. Pure."""
+"""The settings of a move: its queues, their traffic between readings, and the time limits. Pure."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -21,24 +21,22 @@ def selects(queues: Queues, name: str) -> bool:
     return matches(queues.include, name) and not matches(queues.exclude, name)
 
 
-def selects_all(queues: Queues, beginning: str) -> bool:
-    """Say whether every queue whose name begins so is a client's that the settings speak of, whoever creates it."""
-    heads = [re.split(r"[*#]", pattern)[0] for pattern in queues.exclude]
-    if any(
-        beginning.startswith(head) or head.startswith(beginning) for head in (*BROKERS, *OURS, MQTT_RETAINED, *heads)
-    ):
+def selects_all(queues: Queues, prefix: str) -> bool:
+    """Say whether every queue with this prefix is a client's and selected by the settings, whoever creates it."""
+    excluded = [re.split(r"[*#]", pattern)[0] for pattern in queues.exclude]
+    if any(prefix.startswith(head) or head.startswith(prefix) for head in (*BROKERS, *OURS, MQTT_RETAINED, *excluded)):
         return False
     # `orders.#` matches all names that begin with `orders.`, where no other word of it is a pattern.
-    whole = [
+    included = [
         pattern[:-1] for pattern in queues.include if pattern == "#" or (pattern.endswith(".#") and "*" not in pattern)
     ]
-    return any("#" not in head and beginning.startswith(head) for head in whole)
+    return any("#" not in head and prefix.startswith(head) for head in included)
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """The depths of a queue at two brokers, and the queue as it lies `at` each. An absent queue counts as empty. The
-    source has not shipped `to_ship` copies of its messages yet."""
+    """The depths of a queue at two brokers, and the queue `at` each. An absent queue counts as empty. The source has
+    `to_ship` copies of its messages still to ship."""
 
     queue: str
     source: int
@@ -66,25 +64,25 @@ def at_both(source: Broker, target: Broker, queues: Queues) -> Iterator[Counts]:
     """Count every selected queue of two brokers, by name."""
     at_source, at_target = selected(source, queues), selected(target, queues)
     for name in sorted(at_source.keys() | at_target.keys()):
-        either = at_source.get(name), at_target.get(name)
-        source_depth, target_depth = (queue.depth if queue is not None else 0 for queue in either)
-        yield Counts(name, source_depth, target_depth, either)
+        queues_at = at_source.get(name), at_target.get(name)
+        source_depth, target_depth = (queue.depth if queue is not None else 0 for queue in queues_at)
+        yield Counts(name, source_depth, target_depth, queues_at)
 
 
-def not_accepted(several: Iterable[Counts], move: Move) -> list[Counts]:
+def not_accepted(counted: Iterable[Counts], move: Move) -> list[Counts]:
     """Return the differing counts that were not accepted at exactly their difference."""
     accepted = move.spec.accept_difference
-    return [counts for counts in several if counts.difference and accepted.get(counts.queue) != counts.size]
+    return [counts for counts in counted if counts.difference and accepted.get(counts.queue) != counts.size]
 
 
-def holding(view: Broker) -> str:
+def depth_text(view: Broker) -> str:
     return f"{view.site} {sum(queue.depth for queue in view.business.values())} message(s)"
 
 
-def traffic(both: Iterable[tuple[Broker, Broker]]) -> dict[str, int]:
-    """Count what each queue gained or lost between two readings of brokers, at the site with more of it."""
+def traffic(readings: Iterable[tuple[Broker, Broker]]) -> dict[str, int]:
+    """Count how much each queue changed between two readings of brokers, at the site with the larger change."""
     result: dict[str, int] = {}
-    for before, after in both:
+    for before, after in readings:
         for name, queue in after.business.items() if before.start == after.start else ():
             if (was := before.business.get(name)) is not None:
                 change = (queue.added - was.added) + (queue.removed - was.removed)
@@ -108,6 +106,6 @@ class Rules:
         return {"within": self.within(move), "stall": self.drain.stall}
 
     def while_moving(self, _step: RunbookStep, move: Move) -> dict[str, float]:
-        """Return the limits of a wait that goes on as long as something moves, unless a time was asked for."""
+        """Return the limits of a wait that lasts as long as something moves, unless the command limits the time."""
         asked = {} if move.spec.timeout_s is None else {"within": move.spec.timeout_s}
         return {**asked, "stall": self.drain.stall}

@@ -1,5 +1,5 @@
-"""A session is the way to one broker, and opens its connections when they are first needed: management for readings, a
-connection of its own for changes, and a STOMP listener as clients use it."""
+"""A session reads and changes one broker. It opens its connections when they are first needed: one to the management
+for readings, one for changes, and one to a STOMP listener as clients use it."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +22,7 @@ from dr_ctl.settings.model import Grouped, Installation, ManagedBroker, Node
 from dr_ctl.settings.parts import Secret
 from dr_ctl.stomp_io.address import Closed, Connected, Login, LoginResult, RoundTrip, StompAccount, parse_address
 from dr_ctl.topologies.common.calls import Request, items
-from dr_ctl.topologies.common.group import Family, Group, GroupWire, NobodyActive, Process, Unserved
+from dr_ctl.topologies.common.group import Family, Group, GroupWire, InactivityRecord, NobodyActive, Process
 from dr_ctl.topologies.common.snapshot import V_co
 from dr_ctl.topologies.common.view import Config
 from dr_ctl.topologies.topology import NodeState
@@ -47,9 +47,9 @@ class ReadScope(Flag):
     AGES = auto()
     """The ages of the oldest messages to ship, for readings that show them."""
     LIMITS = auto()
-    """The obstacles to clients behind open listeners, beside those that the broker's state tells."""
+    """The obstacles to clients behind open listeners that the broker's state does not show."""
     OUTFLOW = auto()
-    """The role, the links and the queues to ship alone, by the names of an earlier reading."""
+    """Only the role, the links and the outflows, by the names of an earlier reading."""
 
 
 EVERYTHING: Final = ReadScope.STATE | ReadScope.QUEUES | ReadScope.CLIENTS | ReadScope.RIGHTS
@@ -84,17 +84,17 @@ def account(
     )
 
 
-def change(asked: Request) -> Change:
-    return Change(str(asked["bean"]), str(asked["operation"]), tuple(items(asked, "arguments")))
+def change(request: Request) -> Change:
+    return Change(str(request["bean"]), str(request["operation"]), tuple(items(request, "arguments")))
 
 
 class Session(ABC, Generic[V_co]):
-    """A broker of one site, of one process or of several. A secret is resolved at the first need. Every method that
-    asks the broker raises `BrokerError`. `fenced_by_listener` says that a fence lets nobody log in."""
+    """A broker of one site, with one process or several. A secret is resolved when it is first needed. Every method
+    that asks the broker raises `BrokerError`. `fenced_by_listener` says that nobody can log in behind a fence."""
 
     fenced_by_listener: ClassVar[bool] = True
     readable_alone: ReadScope = ReadScope(0)
-    """The scope that such a broker can be asked for without the rest; it is asked for everything otherwise."""
+    """The scope that can be read without the rest; any other scope reads everything."""
 
     family: ClassVar[Family]
     settings_of: ClassVar[type[Any]]
@@ -112,7 +112,7 @@ class Session(ABC, Generic[V_co]):
             self._tried,
             self.family,
             settings.takeover if isinstance(settings, Grouped) else 0.0,
-            Unserved(documents / site / pair / "no-node-active.json"),
+            InactivityRecord(documents / site / pair / "no-node-active.json"),
             documents / site / pair / "known-as",
         )
         self._installation, self._documents = installation, documents
@@ -162,7 +162,7 @@ class Session(ABC, Generic[V_co]):
         return view
 
     def open_listeners(self, *, timeout_s: float) -> tuple[str, ...]:
-        """Return the client acceptors that say that they are open, in one small reading."""
+        """Return the client acceptors whose flag says open, by one small reading."""
         view = self.read(ReadScope.OUTFLOW, timeout_s=timeout_s)
         return tuple(listener.name for listener in view.listeners if listener.started)
 
@@ -179,8 +179,8 @@ class Session(ABC, Generic[V_co]):
     def send(self, calls: Sequence[Call]) -> list[Outcome]:
         """Send the calls in their order, at once, and return an outcome for each. Raises `BrokerError`."""
         outcomes: list[Outcome] = []
-        for is_own, several in groupby(calls, self.is_own):
-            batch = [*several]
+        for is_own, group in groupby(calls, self.is_own):
+            batch = [*group]
             outcomes += map(self.do, batch) if is_own else self._changed(batch)
         return outcomes
 
@@ -191,7 +191,7 @@ class Session(ABC, Generic[V_co]):
         raise NotImplementedError(call.summary)
 
     def _changed(self, calls: Sequence[Call]) -> list[Outcome]:
-        """Send calls to every active node, on a connection of their own: a change never waits behind a reading."""
+        """Send calls to every active node, on a separate connection: a change never waits for a reading."""
         if self._changing is None:
             self._changing = self.wire(every=True)
         answers = make_changes(self._changing, [change(call.request) for call in calls])
@@ -218,9 +218,10 @@ class Session(ABC, Generic[V_co]):
         )
 
     def is_vacant(self, *, ask_again: bool = False) -> bool:
-        """Say whether no node is active and one may be at any moment. Only `ask_again` asks a node just seen active."""
+        """Say whether no node is active and one may become so. Only `ask_again` asks a node that was active just
+        now."""
         try:
-            self.group.found(ask_again=ask_again)
+            self.group.active_nodes(ask_again=ask_again)
         except NobodyActive as error:
             return error.taking_over
         return False
@@ -233,35 +234,35 @@ class Session(ABC, Generic[V_co]):
         return isinstance(self.try_login(timeout_s=within_s), Closed)
 
     def read(self, scope: ReadScope = EVERYTHING, *, timeout_s: float = READ_S) -> V_co:
-        """Read these parts as they are now; other parts may be from the newest reading. Every node is asked who it is,
-        and the active node for these parts as well. Of several active nodes, the one that lets clients in is read."""
-        group, view, failed = self.group, None, None
+        """Read these parts as they are now; other parts may be from the newest reading. Every node is asked for its
+        state, the active node for these parts too. Of several active nodes, the one that lets clients in is read."""
+        group, view, failure = self.group, None, None
         if group.has_one_node:
             return self._read(scope, timeout_s)
-        before = group.last
-        group.begin(group.last)
-        if before is not None:
+        last_active = group.last_active
+        group.ask_nodes(group.last_active)
+        if last_active is not None:
             try:
                 view = self._read(scope, timeout_s)
             except BrokerError as error:
-                failed = error
-        active = group.end(before if view is not None else None)
-        if failed is not None and active == [before] and not isinstance(failed, Passive | Unreachable):
-            raise failed
+                failure = error
+        active = group.collect_answers(last_active if view is not None else None)
+        if failure is not None and active == [last_active] and not isinstance(failure, Passive | Unreachable):
+            raise failure
         if view is None or len(active) > 1:
             views = [self._at(process, scope, timeout_s) for process in active]
             view = next((view for view in views if view.open), views[0])
         return replace(view, nodes=group.readings)
 
     def _at(self, process: Process, scope: ReadScope, timeout_s: float) -> V_co:
-        """Read that node whole: an earlier reading of another node says nothing about it."""
-        self.group.last, self.newest = process, None
+        """Read all parts of a node that was not read before."""
+        self.group.last_active, self.newest = process, None
         self.config = self._config()
         return self._read(scope | EVERYTHING, timeout_s)
 
     def _read(self, scope: ReadScope, timeout_s: float) -> V_co:
         began, count = boottime_s(), len(self.newest_view.queues) if self.newest_view is not None else 0
-        # A broker that is known to have very many queues is given time for them, unless the caller cuts the time short.
+        # A broker that is known to have very many queues gets more time, unless the caller sets a short limit.
         enough_s = timeout_s + count * A_QUEUE_S if timeout_s >= READ_S else timeout_s
         known = self.last_view() if scope is ReadScope.OUTFLOW else self.newest_view
         if known is None or scope not in self.readable_alone or EVERYTHING in scope:
@@ -277,19 +278,19 @@ class Session(ABC, Generic[V_co]):
         return self.newest[1] if self.newest is not None else None
 
     def last_view(self) -> V_co:
-        """Return the last reading, for what seldom changes; read the broker if there is none."""
+        """Return the last reading, for values that seldom change; read the broker if there is none."""
         return self.newest_view if self.newest_view is not None else self.read()
 
     def stomp_account(self) -> StompAccount | None:
         return self._listener(self.group.current)
 
     def try_login(self, *, timeout_s: float) -> LoginResult | None:
-        """Connect once as a client, at each node within reach, if the settings name a STOMP address."""
-        away = {reading.name for reading in self.group.readings if reading.state is NodeState.UNKNOWN}
+        """Log in once as a client, at each node that answers, if the settings name a STOMP address."""
+        silent = {reading.name for reading in self.group.readings if reading.state is NodeState.UNKNOWN}
         first = self.group.current
-        others = [process for process in self.group.processes if process is not first and process.name not in away]
-        asked = [partial(self._tried, process, timeout_s) for process in (*others, first)]
-        login_results = in_parallel(asked, "log in", most=len(asked))
+        others = [process for process in self.group.processes if process is not first and process.name not in silent]
+        attempts = [partial(self._tried, process, timeout_s) for process in (*others, first)]
+        login_results = in_parallel(attempts, "log in", most=len(attempts))
         return next((result for result in login_results if isinstance(result, Connected)), login_results[-1])
 
     def as_client(self, act: Callable[..., RoundTrip], queue: str, **how: Any) -> RoundTrip | None:
@@ -304,7 +305,7 @@ class Session(ABC, Generic[V_co]):
         return queue
 
     def _tried(self, process: Process, within_s: float) -> LoginResult | None:
-        from dr_ctl.stomp_io.client import try_login  # noqa: PLC0415 - stomp.py is loaded by who asks a port, not by a reading
+        from dr_ctl.stomp_io.client import try_login  # noqa: PLC0415 - a reading does not need stomp.py
 
         account = self._listener(process)
         if account is None:

@@ -1,5 +1,5 @@
-"""A snapshot is one reading of both sites of an installation, broker by broker, with the parts that commands use. The
-baseline is the state before a run, as far as dr-ctl may change it: an undo restores this, and nothing else."""
+"""A snapshot is one reading of both sites of an installation, broker by broker, in the form that commands use. The
+baseline is the state before a run of everything that dr-ctl may change: an undo restores it, and nothing else."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from dr_ctl.rpo.core.starts import same_start
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.topologies.common import group
 from dr_ctl.topologies.common.calls import QUARANTINE_PREFIX, debts_of, is_debt, numbered
+from dr_ctl.topologies.common.group import unnamed_nodes
 from dr_ctl.topologies.common.view import Broker, Residue
 from dr_ctl.topologies.topology import (
     BrokerSnapshot,
@@ -39,8 +40,8 @@ from dr_ctl.topologies.topology import (
 @dataclass(frozen=True, slots=True)
 class Silent:
     """A broker that did not answer as asked, and its error. `nodes` are the nodes of a broker that has several,
-    `left_s` is how long one may still need to become active, and `unnamed` are nodes that only other brokers show.
-    `signs` show that the broker lives all the same, `open_ports` that a port of it accepts connections."""
+    `left_s` is how long a takeover may still take, and `unnamed` are nodes that the settings do not name. `signs` show
+    that the broker lives, `open_ports` that a port of it accepts connections."""
 
     pair: str
     site: str
@@ -56,11 +57,12 @@ class Silent:
     def role(self) -> Role:
         """The broker is down only when every known port refuses, nothing shows that it lives, and no other node of it
         can be the broker by now; it is sick when something lives there."""
-        states = [node.state for node in self.nodes] or [group.state_of(self.error, refuses=self.ports_refuse)]
+        states = [node.state for node in self.nodes] or [group.state_of(self.error, ports_refuse=self.ports_refuse)]
         is_down = self.ports_refuse and self.left_s <= 0 and {*states} == {NodeState.REFUSES}
         if is_down and not (self.unnamed or self.signs or self.open_ports):
             return Role.DOWN
-        return Role.SICK if NodeState.SICK in (*states, group.state_of(self.error, refuses=False)) else Role.UNKNOWN
+        states.append(group.state_of(self.error, ports_refuse=False))
+        return Role.SICK if NodeState.SICK in states else Role.UNKNOWN
 
 
 V_co = TypeVar("V_co", bound=Broker, covariant=True)
@@ -69,7 +71,7 @@ V_co = TypeVar("V_co", bound=Broker, covariant=True)
 @dataclass(frozen=True)
 class Snapshot(Generic[V_co]):
     """A reading of both sites. `traffic` is how much each pair's queues changed between two readings that were `took_s`
-    apart; `before` is the first of the two. `workloads` are those beside the brokers."""
+    apart; `before` is the first of the two."""
 
     kept_aside: ClassVar[str] = "DR-RECONCILE-003"
     """The id of the finding on messages that a reinstatement moved aside."""
@@ -93,7 +95,7 @@ class Snapshot(Generic[V_co]):
 
     @property
     def debts(self) -> Sequence[Debt]:
-        """Return the debts. A quarantine by rights, as read now, is lasting too."""
+        """Return the debts. A quarantine that is kept by rights now is lasting too."""
         return [
             replace(debt, lasting=debt.lasting or bool(view.link.rights_revoked))
             if debt.kind is DebtKind.QUARANTINE
@@ -124,7 +126,7 @@ class Snapshot(Generic[V_co]):
         return [
             node
             for broker in self.sites[site].values()
-            for node in (broker.unnamed if isinstance(broker, Silent) else group.unnamed_of(broker, self.peer(broker)))
+            for node in (broker.unnamed if isinstance(broker, Silent) else unnamed_nodes(broker, self.peer(broker)))
         ]
 
     @property
@@ -136,10 +138,10 @@ class Snapshot(Generic[V_co]):
 
     @staticmethod
     def unit(name: str, brokers: Mapping[str, Sequence[Broker | Silent]]) -> UnitSnapshot:
-        """A unit is open at a site where a broker lets clients in, and closed where every broker lets nobody in."""
+        """A unit is open at a site if one broker is open, and closed if every broker is."""
         flags = {
-            site: [None if isinstance(broker, Silent) else broker.units.get(name) for broker in own]
-            for site, own in brokers.items()
+            site: [None if isinstance(broker, Silent) else broker.units.get(name) for broker in brokers_at]
+            for site, brokers_at in brokers.items()
         }
         open_at = tuple(site for site, opens in flags.items() if True in opens)
         closed_at = tuple(site for site, opens in flags.items() if all(flag is False for flag in opens))
@@ -160,9 +162,9 @@ class Snapshot(Generic[V_co]):
     def both(self, local: str, remote: str) -> Iterator[tuple[V_co, V_co]]:
         """Yield the two brokers of each pair whose brokers both answered."""
         for pair in self.sites[local]:
-            one, other = self.view(local, pair), self.view(remote, pair)
-            if one is not None and other is not None:
-                yield one, other
+            local_view, remote_view = self.view(local, pair), self.view(remote, pair)
+            if local_view is not None and remote_view is not None:
+                yield local_view, remote_view
 
     def map_brokers(self, change: Callable[[V_co], Any]) -> Self:
         sites = {
@@ -184,7 +186,6 @@ class Snapshot(Generic[V_co]):
 
     @property
     def locks(self) -> Sequence[LockReading]:
-        """Return the lock documents of each broker that answered."""
         return [LockReading(view.site, view.pair, view.now_ms, _locks(view)) for view in self._all()]
 
     def links(self) -> Sequence[LinkSnapshot]:
@@ -208,23 +209,23 @@ class Snapshot(Generic[V_co]):
             for pair, broker in brokers.items():
                 peer = self.peer(broker)
                 if not isinstance(broker, Silent):
-                    yield from group.unnamed_of(broker, peer)
+                    yield from unnamed_nodes(broker, peer)
                 elif peer is not None:
                     yield from group.nodes_in_link(peer, site, len(broker.nodes))
                     if broker.signs and isinstance(broker.error, Unreachable) and broker.error.refused:
                         yield Node(site, pair, "", f"where the settings look nobody answered, and {broker.signs[0]}")
 
     def differing(self) -> frozenset[str]:
-        """Return the queues whose content may rightly differ between the sites, by the brokers that answered."""
+        """Return the queues whose content may differ between the sites without a fault, by the brokers that
+        answered."""
         return frozenset().union(*(view.differing for view in self._all()))
 
     def stake(self, site: str) -> Sequence[Stake]:
         return [view.link.stake(self.peer(view)) for view in self.views(site)]
 
     def residue(self, site: str) -> Mapping[str, Json]:
-        """Count what a returned site holds for the other; return nothing where that is unknown before it is let in."""
+        """Count the messages that a returned site holds for the other; return nothing if they are not known."""
         known = [residue for view in self.views(site) if (residue := view.link.residue) is not None]
-        # A sum without one broker would wrongly say that this broker holds nothing.
         return Residue.sum_of(known).figures() if len(known) == len(self.sites[site]) else {}
 
     def findings(self) -> Sequence[Finding]:
@@ -236,27 +237,27 @@ class Snapshot(Generic[V_co]):
         return [*findings, *self._ended_quarantines(), *self._of_brokers(), *self._of_nodes()]
 
     def fence_strength(self, site: str) -> FenceStrength | None:
-        """Say how long a fence of that site holds: now, or also after a restart of its brokers."""
+        """Say whether a fence of that site holds until its brokers are restarted, or also afterwards."""
         views = self.views(site)
-        lasts = [True if view.config.lasting is not None else view.fence.boots_closed for view in views]
-        if None in lasts or len(views) < len(self.sites[site]):
+        flags = [True if view.config.lasting is not None else view.fence.boots_closed for view in views]
+        if None in flags or len(views) < len(self.sites[site]):
             return None
-        return "lasting" if all(lasts) else "now"
+        return "lasting" if all(flags) else "now"
 
     def as_if_lost(self, site: str) -> Self:
-        """Return the reading with every port of a site refusing, for the plan of a disaster yet to happen."""
-        gone = Unreachable(f"{site} is taken for lost, for this plan alone", refused=True)
+        """Return the reading as if every port of a site refused, to plan for the loss of that site."""
+        error = Unreachable(f"{site} counts as lost in this plan only", refused=True)
         nodes = {pair: tuple(node for node in self.unnamed(site) if node.pair == pair) for pair in self.sites[site]}
-        brokers = {pair: Silent(pair, site, gone, ports_refuse=True, unnamed=nodes[pair]) for pair in self.sites[site]}
-        workloads = [workload for workload in self.workloads if workload.site != site]  # gone with their hosts
+        brokers = {pair: Silent(pair, site, error, ports_refuse=True, unnamed=nodes[pair]) for pair in self.sites[site]}
+        workloads = [workload for workload in self.workloads if workload.site != site]
         return replace(self, sites={**self.sites, site: brokers}, traffic={}, before=None, workloads=workloads)
 
     def _before(self, view: Broker | Silent) -> Broker | None:
-        """Return the broker by the first of two readings, unless it was restarted since."""
+        """Return the broker of the first of two readings, unless it was restarted since."""
         if self.before is None or isinstance(view, Silent):
             return None
-        was = self.before.view(view.site, view.pair)
-        return was if was is not None and was.start == view.start else None
+        earlier = self.before.view(view.site, view.pair)
+        return earlier if earlier is not None and earlier.start == view.start else None
 
     def _all(self) -> list[V_co]:
         return [view for site in self.sites for view in self.views(site)]
@@ -284,7 +285,7 @@ class Snapshot(Generic[V_co]):
         for site, brokers in self.sites.items():
             for broker in brokers.values():
                 if not isinstance(broker, Silent):
-                    yield from group.of_nodes(broker, self.peer(broker), Severity.WARNING)
+                    yield from group.node_findings(broker, self.peer(broker), Severity.WARNING)
                 elif broker.unnamed:
                     yield found("DR-NODE-001.silent", site=site, nodes=brief([*map(str, broker.unnamed)]))
 
@@ -294,7 +295,7 @@ class Snapshot(Generic[V_co]):
                 if queue.name.startswith(QUARANTINE_PREFIX) and queue.depth:
                     yield found(self.kept_aside, site=view.site, pair=view.pair, depth=queue.depth, queue=queue.name)
             severity = Severity.ERROR if view.role is Role.SERVING else Severity.WARNING
-            yield from group.of_obstacles(view, severity, unknown=False)
+            yield from group.obstacle_findings(view, severity, unknown=False)
 
 
 def _broker(view: Broker | Silent, before: Broker | None, took_s: float) -> BrokerSnapshot:
@@ -329,12 +330,12 @@ def _clients(view: Broker) -> int | None:
 
 
 def _traffic(view: Broker, before: Broker, took_s: float) -> tuple[float, float] | None:
-    both = [(before.business[name], queue) for name, queue in view.business.items() if name in before.business]
-    if took_s <= 0 or not all(was.depth_known and now.depth_known for was, now in both):
+    pairs = [(before.business[name], queue) for name, queue in view.business.items() if name in before.business]
+    if took_s <= 0 or not all(was.depth_known and now.depth_known for was, now in pairs):
         return None
-    came = sum(max(0, now.added - was.added) for was, now in both)
-    went = sum(max(0, now.acked - was.acked) for was, now in both)
-    return came / took_s, went / took_s
+    added = sum(max(0, now.added - was.added) for was, now in pairs)
+    acked = sum(max(0, now.acked - was.acked) for was, now in pairs)
+    return added / took_s, acked / took_s
 
 
 def _role_of_site(roles: Sequence[Role]) -> Role:
@@ -377,7 +378,7 @@ def starting(workload: WorkloadSnapshot) -> str:
 
 
 START: Final = "start"
-STAYS_CLOSED: Final = "stays closed"  # of the target of a failback: an undo leaves it closed, however it came back
+STAYS_CLOSED: Final = "stays closed"  # an undo of a failback leaves the target closed, even if it came back open
 
 
 def baseline(snapshot: Snapshot[Broker]) -> Mapping[str, Json]:
@@ -393,8 +394,8 @@ def started_since(move: Move, view: Broker) -> bool:
 
 
 def before(move: Move, view: Broker) -> dict[str, Any]:
-    """Return a broker's state in the baseline of a run. A broker that was silent at the start counts as it is now, and
-    the target of a failback counts as closed."""
+    """Return a broker's state in the baseline of a run: the present state for a broker that was silent at the start,
+    and closed for the target of a failback."""
     site: Any = move.baseline.get(view.site, {})
     state: dict[str, Any] = site[view.pair] if view.pair in site else state_to_restore(view)
     if move.spec.operation == FAILBACK and view.site == move.target:
@@ -418,7 +419,7 @@ def _locks(view: Broker) -> tuple[LockDocument, ...]:
 
 
 def basis(snapshot: Snapshot[Broker]) -> Mapping[str, Json]:
-    """Return the facts that a plan rests on, by site and pair. Messages that come and go change none of them."""
+    """Return the facts that a plan was decided from, by site and pair. Messages change none of them."""
     return {
         "brokers": {
             site: {view.pair: {**state_to_restore(view), "version": view.version} for view in snapshot.views(site)}

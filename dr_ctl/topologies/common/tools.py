@@ -1,5 +1,5 @@
-"""The step handlers of one command share these tools: the observer, the sender of calls, the gate, and the listeners,
-which prove by flags and test logins that clients are kept out, or let in."""
+"""The tools of the step handlers: the observer, the sender of calls, the gate, and the proof that clients are kept out
+or let in, by the listeners' flags and test logins."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from dr_ctl.jolokia.client import CHANGE_S
 from dr_ctl.processes.secrets import SecretMissing
 from dr_ctl.stomp_io.address import Closed, Connected, LoginDenied, LoginResult, Silent
 from dr_ctl.topologies.common import wants
-from dr_ctl.topologies.common.calls import holds, left_of, queues_of
+from dr_ctl.topologies.common.calls import holds, missing_effects, queues_of
 from dr_ctl.topologies.common.gate import Gate
 from dr_ctl.topologies.common.group import NobodyActive
 from dr_ctl.topologies.common.observer import AnyObserver, Observer
@@ -33,7 +33,8 @@ from dr_ctl.topologies.common.wants import AtBroker, Want, Wants
 
 @dataclass(frozen=True, slots=True)
 class WhyNot:
-    """The reason why a pair is not shown to serve. `login_worked` says that a test login worked all the same."""
+    """The reason why a pair is not shown to serve; `by_flag` if a flag says so, although a test login may have
+    worked."""
 
     text: str
     by_flag: bool
@@ -41,7 +42,7 @@ class WhyNot:
 
 
 class Listeners:
-    """Remembers where a test login worked: only there does a failed test login prove anything."""
+    """Remembers where a test login worked: only there is a failed test login a proof."""
 
     def __init__(self, observer: AnyObserver) -> None:
         self._observer = observer
@@ -70,7 +71,6 @@ class Listeners:
         """Wait until all flags say closed, and no test login works where one did before. `close` is called with each
         reading to close what is open."""
         sessions = self._observer.at(site)
-        # A test login that works shows an open listener, even where none has worked before.
         probed = [session for session in sessions if session in self.logged_in or session.fenced_by_listener]
 
         def read() -> tuple[Sequence[Broker], str | None]:
@@ -81,12 +81,12 @@ class Listeners:
                 return views, f"lock coordinator {', '.join(contenders)} is not stopped"
             if self.accept_client(probed):
                 return views, "a client is still let in"
-            beside = list[str]()
+            remaining = list[str]()
             for view in views:  # the peer by its newest reading
                 peer = next(at[view.pair].newest for name, at in self._observer.brokers.items() if name != site)
-                beside += view.fence.clients_elsewhere()
-                beside += view.fence.clients_at_link(peer[1] if peer is not None else None)
-            return views, f"clients go on behind the fence: {brief(beside)}" if beside else None
+                remaining += view.fence.clients_elsewhere()
+                remaining += view.fence.clients_at_link(peer[1] if peer is not None else None)
+            return views, f"clients go on working behind the fence: {brief(remaining)}" if remaining else None
 
         poll_s = self._observer.timeouts.poll_s
         views, why = context.until(
@@ -99,17 +99,17 @@ class Listeners:
         if why is not None:
             return Failed(f"{site}: {why}")
         findings = tuple(self._not_lasting(views))
-        lasts = bool(views) and not findings and all(view.fence.roles_revoked for view in views)
-        tail = "; a restart does not let clients in" if lasts else ""
+        lasting = bool(views) and not findings and all(view.fence.roles_revoked for view in views)
+        note = "; a restart does not let clients in" if lasting else ""
         if self.logged_in.issuperset(sessions):
-            text = f"clients are out: listeners closed, test login failed{tail}"
-            return Done(text, {"proof": "attempt", "roles_kept_out": lasts}, findings)
+            text = f"clients are out: listeners closed, test login failed{note}"
+            return Done(text, {"proof": "attempt", "roles_kept_out": lasting}, findings)
         named = all(session.stomp is not None for session in sessions)
         findings = (found("DR-FENCE-002" if named else "DR-FENCE-002.no_address", site=site), *findings)
-        return Done(f"listeners closed, by flag only{tail}", {"proof": "flag", "roles_kept_out": lasts}, findings)
+        return Done(f"listeners closed, by flag only{note}", {"proof": "flag", "roles_kept_out": lasting}, findings)
 
     def _answering(self, site: str) -> Sequence[Broker]:
-        """Read the brokers that answer. A broker that is down lets nobody in; any other silent broker is an error."""
+        """Read the brokers that answer. A silent broker that is not down is an error."""
         try:
             return self._observer.read_at(site, scope=FOR_FENCE)
         except BrokerError:
@@ -120,11 +120,11 @@ class Listeners:
         return snapshot.views(site)
 
     def _not_lasting(self, views: Sequence[Broker]) -> Iterator[Finding]:
-        """Report the gaps of the lasting fence that the settings ask for; the listeners are closed all the same."""
+        """Report the gaps of the lasting fence; the listeners are closed in any case."""
         keep_out = [(view, lasting) for view in views if (lasting := view.config.lasting) is not None]
-        standing = [self._observer.brokers[view.site][view.pair] for view, _ in keep_out if view.fence.roles_revoked]
-        addresses = self._observer.ask_all(lambda session: session.uncovered(), standing)
-        uncovered = {(at.site, at.pair): names for at, names in zip(standing, addresses, strict=True)}
+        sessions = [self._observer.brokers[view.site][view.pair] for view, _ in keep_out if view.fence.roles_revoked]
+        addresses = self._observer.ask_all(lambda session: session.uncovered(), sessions)
+        uncovered = {(at.site, at.pair): names for at, names in zip(sessions, addresses, strict=True)}
         for view, lasting in keep_out:
             name, roles = f"{view.site}/{view.pair}", ", ".join(lasting.roles)
             if (gaps := uncovered.get((view.site, view.pair))) is None:
@@ -134,18 +134,18 @@ class Listeners:
 
     def why_not_serving(self, sessions: Sequence[Session[Broker]]) -> dict[str, WhyNot | None]:
         flags = methodcaller("open_listeners", timeout_s=self._observer.timeouts.flag_s)
-        asked = in_background(partial(self._observer.ask_each, flags, sessions), "flags")
+        flags_task = in_background(partial(self._observer.ask_each, flags, sessions), "flags")
         login_results = self.login_results(sessions)
         why_not: dict[str, WhyNot | None] = {}
-        for session, opened in zip(sessions, asked.result(), strict=True):
+        for session, opened in zip(sessions, flags_task.result(), strict=True):
             login_result, why = login_results[session], None
             if isinstance(opened, BrokerError):
                 why = WhyNot(f"it does not answer: {opened}", by_flag=False)
             elif isinstance(login_result, Closed | Silent):
-                # A refused login is an answer of the broker all the same: the listener is open, only not to this user.
+                # A refused login is an answer too: the listener is open, but not to this user.
                 why = WhyNot(f"no client is let in: {login_result.because}", by_flag=False)
-            elif shut := [name for name in session.config.clients if name not in opened]:
-                text, login_worked = f"acceptor {', '.join(shut)} is closed", isinstance(login_result, Connected)
+            elif closed := [name for name in session.config.clients if name not in opened]:
+                text, login_worked = f"acceptor {', '.join(closed)} is closed", isinstance(login_result, Connected)
                 why = WhyNot(text, by_flag=True, login_worked=login_worked)
             why_not[session.pair] = why
         return why_not
@@ -161,22 +161,22 @@ class Listeners:
             return next((why.text for why in by_pair.values() if why is not None), None)
         try:
             flags = methodcaller("open_listeners", timeout_s=self._observer.timeouts.flag_s)
-            shut = not any(self._observer.ask_all(flags, sessions))
+            is_closed = not any(self._observer.ask_all(flags, sessions))
         except BrokerError as error:
             # Ports that refuse let no client in: a broker that waits for a store opens none.
             refused = isinstance(error, Unreachable) and error.refused
             shut = refused and all(isinstance(result, Closed) for result in self.login_results(sessions).values())
             return None if shut else f"it does not answer: {error}"
         probed = [session for session in sessions if session.fenced_by_listener]
-        return None if shut and not (probed and self.accept_client(probed)) else "a client may be let in"
+        return None if is_closed and not (probed and self.accept_client(probed)) else "a client may be let in"
 
     def why_not_open_again(self, site: str, opens: Sequence[Call]) -> str | None:
         pairs = {call.unit for call in opens}
-        if left := left_of(opens, self._observer.read_at(site, pairs)):
-            return f"effect not seen: {brief(left)}"
+        if missing := missing_effects(opens, self._observer.read_at(site, pairs)):
+            return f"effect not seen: {brief(missing)}"
         sessions = [session for session in self._observer.at(site) if session.pair in pairs]
         for session, result in self.login_results(sessions).items():
-            # A closed port contradicts the flag in any case; another failure only where a login has worked before.
+            # A closed port always contradicts the flag; another failure only where a login has worked before.
             worked_before = session in self.logged_in
             if isinstance(result, Closed) or (worked_before and isinstance(result, Silent | LoginDenied)):
                 return f"no client is let in: {result.because}"
@@ -194,7 +194,7 @@ class Sender:
     """The only way to change a broker of this topology. A dry run has none."""
 
     def __init__(self, observer: AnyObserver, lease: Lease | None = None) -> None:
-        """Without a lease nothing but this machine's own lock keeps two runs apart."""
+        """Without a lease only this machine's own lock excludes a second run."""
         self._observer, self._lease = observer, lease
 
     @property
@@ -202,8 +202,8 @@ class Sender:
         return self._lease.epoch if self._lease is not None else 0
 
     def send(self, calls: Sequence[Call]) -> list[Outcome]:
-        """Send the calls to one broker in their order, in as few POSTs as their number needs, and to several brokers
-        side by side. Return the outcome of each call, in the order of the calls."""
+        """Send the calls, to several brokers at the same time, and to each in order and in few POSTs. Return the
+        outcome of each call, in the order of the calls."""
         brokers = by_key(((call.site, call.unit), call) for call in calls)
         posts = in_parallel([partial(self._post, broker) for broker in brokers.values()], "change", most=MAX_AT_ONCE)
         outcomes = {key: iter(outcomes) for key, outcomes in zip(brokers, posts, strict=True)}
@@ -214,7 +214,7 @@ class Sender:
         return Failed(why, code=ExitCode.STRANDED) if why is not None else None
 
     def _why_locked(self, calls: Sequence[Call]) -> str | None:
-        """Say why the lock lets no call go out now. Queues to pause are written into the lock before."""
+        """Say why the lock permits no call now. Queues to pause are recorded in the lock first."""
         if self._lease is None:
             return None
         site, pair = calls[0].site, calls[0].unit
@@ -222,11 +222,11 @@ class Sender:
             return why
         view = self._observer.brokers[site][pair].last_view()
         pausing = [name for call in calls if call.goal is Goal.PAUSE for name in queues_of(call, view)]
-        return self._lease.paused(site, pair, pausing) if pausing else None
+        return self._lease.record_pauses(site, pair, pausing) if pausing else None
 
     def note_paused(self, site: str, pair: str, names: Collection[str]) -> str | None:
-        """Note in the lock the new queues that a call for many queues has paused; return why that failed, or None."""
-        return self._lease.paused(site, pair, names) if self._lease is not None else None
+        """Record in the lock the new queues that a call for many queues has paused; return why that failed, or None."""
+        return self._lease.record_pauses(site, pair, names) if self._lease is not None else None
 
     def _post(self, calls: Sequence[Call]) -> list[Outcome]:
         """Post the calls of one broker. After a POST without an answer, no further call is sent."""
@@ -245,7 +245,7 @@ class Sender:
         except (LoginRefused, Throttled, SecretMissing, NobodyActive) as error:
             return [Failed(str(error)) for _ in calls]
         except Unreachable as error:
-            # A refused connection never carried the request; any other broken one may have.
+            # A refused connection did not carry the request; another failed one may have.
             return [Failed(str(error)) if error.refused else Unknown(str(error)) for _ in calls]
         except BrokerError as error:
             return [Unknown(str(error)) for _ in calls]
@@ -260,21 +260,20 @@ class StepFailed(Exception):
 
 
 def must_be_none(
-    left: Collection[object], what: str, outcomes: Sequence[Outcome], they: str = "they are still there"
+    left: Collection[object], what: str, outcomes: Sequence[Outcome], default: str = "they are still there"
 ) -> None:
-    """Raise `StepFailed` if a change left messages, with the broker's error, or else with `they` as the reason."""
+    """Raise `StepFailed` if a change left messages, with the broker's error, or else with the `default` reason."""
     if left:
-        why = next((outcome.text for outcome in outcomes if not isinstance(outcome, Done)), they)
+        why = next((outcome.text for outcome in outcomes if not isinstance(outcome, Done)), default)
         raise StepFailed(Failed(f"{len(left)} {what}: {why}"))
 
 
 class Tools(Generic[V_co]):
-    """An instance serves one command. `activation_sent` is True once a call that opens the target has gone out,
-    `may_serve` once such a call may have had an effect, `cut_off` if a hook has the task to cut the lost site off.
-    `no_takeover_at_s` is the last moment without a known takeover. `opening_s` is how long a broker may take to let
-    clients in after the call, `link_connects_s` how long a link may need to connect. `not_redelivered` names the
-    messages that are not redelivered when the clients that hold them are cut. `by_console` says how a person opens a
-    site in its console."""
+    """One command's tools. `activation_sent` is True once a call that opens the target was sent, `may_serve` once such
+    a call may have had an effect, `cut_off` if a hook cuts the lost site off. `no_takeover_at_s` is the last moment
+    without a known takeover. `opening_s` is how long a broker may take to let clients in after the call,
+    `link_connects_s` how long a link may need to connect. `not_redelivered` names the messages that are not redelivered
+    when their clients are disconnected. `by_console` says how a person opens a site in its console."""
 
     by_console = "start its clients' connectors"
     opening_s = 0.0
@@ -321,24 +320,24 @@ class Tools(Generic[V_co]):
         return calls, [view.start for broker in views.values() for view in broker]
 
     def reach(self, wanted: Wants, move: Move, context: StepContext, failed: str = "effect not seen") -> None:
-        """Send the calls that these states need until none is needed. Raises `StepFailed` where one stays needed."""
-        if left := self.send_calls(wanted, move, context):
-            raise StepFailed(Failed(f"{failed}: {brief([call.summary for call in left])}"))
+        """Send the calls that these states need. Raises `StepFailed` if the effect of one is not seen."""
+        if missing := self.send_calls(wanted, move, context):
+            raise StepFailed(Failed(f"{failed}: {brief([call.summary for call in missing])}"))
 
     def send_calls(self, wanted: Wants, move: Move, context: StepContext) -> list[Call]:
         """Send the calls that these states need; return the calls whose effect is not seen. Such a call is sent again
         only to a broker that was started again, or another node of which is active since. Raises `BrokerError`."""
         calls, starts = self.needed(wanted, move)
-        at: list[str] | None = None
-        while calls and starts != at:
+        sent_to: list[str] | None = None
+        while calls and starts != sent_to:
             self.change(calls, context)
-            at = starts
+            sent_to = starts
             calls, starts = self.needed(wanted, move)
         return calls
 
     def shut_again(self, move: Move, context: StepContext, *sites: str) -> bool:
-        """Close, proven, what another node opened by its broker.xml when it became active; return whether it opened
-        any. A target, and a site outside the move, stays open if it was open before. Raises `BrokerError`."""
+        """Close the listeners that another node opened by its broker.xml when it became active, and prove it; return
+        whether there were any. A site that was open before stays open, except the source. Raises `BrokerError`."""
         opened = [
             view
             for site in sites
@@ -357,7 +356,7 @@ class Tools(Generic[V_co]):
         return bool(opened)
 
     def report_takeover(self, finding: str, site: str, context: StepContext) -> None:
-        """Report what another node had open or closed since the last moment without a known takeover."""
+        """Report for how long another node may have been open, or closed."""
         took_s = context.monotonic() - self.no_takeover_at_s
         out_s = took_s if finding == "DR-NODE-007.closed" else 0.0
         context.report(found(finding, site=site, seconds=f"{took_s:.1f}"), out_s)
@@ -365,8 +364,8 @@ class Tools(Generic[V_co]):
     def sending(
         self, want: Want, move: Move, context: StepContext, sent: Sequence[Any] = ()
     ) -> Callable[[Sequence[Any]], list[Outcome]]:
-        """Return a function that sends what a reading shows as missing, to each broker once (not to those of `sent`),
-        and again to a broker that has restarted, or another node of which is active."""
+        """Return a function that sends the calls that a reading shows to be missing, once to each broker that is not in
+        `sent`, and again after a restart or a takeover."""
         starts: dict[str, str] = {view.pair: view.start for view in sent}
 
         def send(views: Sequence[Any]) -> list[Outcome]:
@@ -378,8 +377,8 @@ class Tools(Generic[V_co]):
         return send
 
     def grant_roles(self, calls: Sequence[Call], views: Sequence[V_co], context: StepContext) -> None:
-        """Give the clients' roles back what a lasting fence took, where `views` has them kept out; broker.xml is read
-        again in the same request where nothing less lets them in. The caller has to look at the effect."""
+        """Give the clients' roles back the rights that a lasting fence took, where `views` shows them kept out. The
+        same request reloads broker.xml where that is needed. The caller has to check the effect."""
         grants = [call for call in calls if _is_grant(call) and not holds(call, views)]
         reload = {(view.site, view.pair) for view in views if view.fence.needs_reload}
         again = reload & {(call.site, call.unit) for call in grants}
@@ -387,9 +386,9 @@ class Tools(Generic[V_co]):
         self.change(due, context)
 
     def admit(self, site: str, calls: Sequence[Call], context: StepContext, *, again: bool = False) -> str | None:
-        """Give the clients' roles back what a lasting fence took. Broker.xml is read again only where the roles are
-        still kept out, and a match with rights of its own gets these back where the file has others. Return why clients
-        are still kept out, or None where they are let in. `again` makes a call that did nothing once more."""
+        """Give the clients' roles back the rights that a lasting fence took. Broker.xml is reloaded only where the
+        roles are still kept out. A match with rights that differ from the file gets its own rights back. Return why
+        clients are still kept out, or None. `again` repeats a call without effect."""
         grants = [call for call in calls if _is_grant(call)]
         restores = [call for call in calls if call.goal is Goal.RESTORE]
         missing = self._missing(grants, site)
@@ -411,7 +410,7 @@ class Tools(Generic[V_co]):
         return [call for call in calls if not holds(call, views)]
 
     def open_again(self, site: str, calls: Sequence[Call], context: StepContext, within_s: float = 0.0) -> str | None:
-        """Let clients in by these calls, their listeners last; return why clients are not let in, or None."""
+        """Let clients in by these calls, the listeners last; return why that failed, or None."""
         if (why := self.admit(site, [call for call in calls if call.goal in ROLES], context)) is not None:
             return why
         opens = [call for call in calls if call.goal in OPENING]
@@ -425,13 +424,13 @@ class Tools(Generic[V_co]):
         ).reading
 
     def open_at(self, view: Any, _move: Move) -> Sequence[str]:
-        """Return the units of this move that a broker lets clients in to."""
+        """Return the units of this move that are open at a broker."""
         return [view.pair] if view.open else []
 
 
 def _is_grant(call: Call) -> bool:
-    return call.goal is Goal.GRANT and call.thing != ALL
+    return call.goal is Goal.GRANT and call.resource != ALL
 
 
 def _is_reload(call: Call) -> bool:
-    return call.goal is Goal.GRANT and call.thing == ALL
+    return call.goal is Goal.GRANT and call.resource == ALL

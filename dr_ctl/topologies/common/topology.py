@@ -1,6 +1,6 @@
-"""This module opens a topology of brokers in pairs for one command, and its driver acts step by step by the table of
-its procedure. A step ends with a reading or an attempt that shows its effect; the answer to a call is never the proof.
-Flags lie: an acceptor whose port is taken by another process says that it is started."""
+"""Opens a topology of brokers in pairs for one command. Its driver executes the steps by the table of the procedure. A
+step ends with a reading or an attempt that shows its effect: the answer to a call is no proof, and a flag is a weak
+one, because an acceptor whose port is taken by another process reports that it is started."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,14 +26,13 @@ from dr_ctl.topologies.common.session import Session
 from dr_ctl.topologies.common.snapshot import Snapshot, V_co, started_since
 from dr_ctl.topologies.common.tools import Listeners, Sender, Tools
 from dr_ctl.topologies.common.verbs import activate, canary, fence, proving, quiesce
-from dr_ctl.topologies.common.verbs.undoing import as_before, guarded, open_again
+from dr_ctl.topologies.common.verbs.undoing import act_guarded, open_again, undo_step
 from dr_ctl.topologies.common.view import V
 from dr_ctl.topologies.common.wants import listeners_open_as_before
 from dr_ctl.topologies.topology import Cleaner, NoCleaner, TimedReading, Unproven
 
 S = TypeVar("S", bound=Snapshot[Any])
-MAX_TURNS: Final = 3
-"""A step is done at most so often where nodes take over from each other."""
+MAX_ATTEMPTS: Final = 3  # of a step, where nodes take over from each other
 LAST: Final = "probe"
 READ_ONLY_VERBS: Final = ("observe", "check")
 FENCED: Final = ("fence", "drain", "verify", "activate", LAST)
@@ -41,7 +40,6 @@ QUARANTINE: Final = "quarantine"
 UNDONE: Final = "undone"
 
 
-# All topologies of pairs share these verbs.
 COMMON: Final[Procedure[Any, Any]] = {
     "observe": VerbHandler(proving.draft_observe, proving.observe),
     "check": VerbHandler(proving.draft_check, proving.check),
@@ -59,8 +57,6 @@ COMMON: Final[Procedure[Any, Any]] = {
 
 
 class PairDriver(Generic[V_co]):
-    """An instance serves one command."""
-
     def __init__(self, procedure: Procedure[Any, Any], tools: Tools[V_co]) -> None:
         self._procedure, self._tools, self.by_hand = procedure, tools, tools.by_hand
         self._move: Move | None = None
@@ -69,24 +65,24 @@ class PairDriver(Generic[V_co]):
         self._activations: list[str] | None = None
 
     def observe(self) -> Snapshot[V_co]:
-        """Read both sites at the end of a run. A site that is not taken for lost is given the time to have an active
-        node again, and that node is brought to what the run had reached."""
+        """Read both sites at the end of a run. Wait until each site that is not lost has an active node, and bring a
+        new active node to the state that the run had reached."""
         observer, min_timeout_s = self._tools.observer, self._tools.timeouts.last_reading_s
         until_s = system().monotonic() + observer.takeover_s
         while True:
             snapshot = observer.observe(min_timeout_s=min_timeout_s)
             vacant = [site for site, life_signs in snapshot.signs_of_life.items() if life_signs.takeovers]
             if {*vacant} <= {self._lost} or system().monotonic() >= until_s:
-                return observer.observe(min_timeout_s=min_timeout_s) if self._kept_at_the_end() else snapshot
+                return observer.observe(min_timeout_s=min_timeout_s) if self._restored_at_the_end() else snapshot
             system().sleep(self._tools.timeouts.undo_poll_s)
 
-    def _kept_at_the_end(self) -> bool:
+    def _restored_at_the_end(self) -> bool:
         observer = self._tools.observer
         if self._move is None or self._last is None or not observer.takeover_s:
             return False
         is_same = self._activations == observer.activations() and self._last[0] != UNDONE
         try:
-            return not is_same and self._kept(*self._last, self._move)
+            return not is_same and self._restore_effects(*self._last, self._move)
         except BrokerError:
             return False
 
@@ -95,22 +91,22 @@ class PairDriver(Generic[V_co]):
         return self._move.source if self._move is not None and self._move.spec.operation == FAILOVER else ""
 
     def apply(self, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-        """Do the step once more where another node of a broker has become active meanwhile: calls to the node before
-        have no effect any more, and an act makes what is missing."""
-        row, tools, self._move = self._procedure[step.verb], self._tools, move
+        """Execute a step, and repeat it if another node of a broker becomes active meanwhile: calls to the former node
+        have no effect any more, and a step sends only the calls that are missing."""
+        handler, tools, self._move = self._procedure[step.verb], self._tools, move
         self._steps[step.verb] = step
         if self._activations is None or step.verb in READ_ONLY_VERBS:
-            self._noted(context)
-        for number in range(1, MAX_TURNS + 1):
-            outcome = guarded(lambda: row.act(tools, step, move, context))
-            if not tools.observer.takeover_s or step.verb in READ_ONLY_VERBS or number == MAX_TURNS:
+            self._remember_activations(context)
+        for number in range(1, MAX_ATTEMPTS + 1):
+            outcome = act_guarded(lambda: handler.act(tools, step, move, context))
+            if not tools.observer.takeover_s or step.verb in READ_ONLY_VERBS or number == MAX_ATTEMPTS:
                 break
             if not self._taken_over(outcome, step, move, context):
                 break
-        sent = tools.may_serve or move.activation_sent
-        is_kept = step.verb not in READ_ONLY_VERBS and (sent or isinstance(outcome, Done | NotNeeded))
-        self._last = (step.verb, context) if is_kept else None
-        is_first = step.verb == ACTIVATE and not sent
+        has_opened = tools.may_serve or move.activation_sent
+        is_done = step.verb not in READ_ONLY_VERBS and (has_opened or isinstance(outcome, Done | NotNeeded))
+        self._last = (step.verb, context) if is_done else None
+        is_first = step.verb == ACTIVATE and not has_opened
         if not (is_first and isinstance(outcome, Failed)):
             return outcome
         newest = [session.newest_view for session in tools.observer.all() if session.newest_view]
@@ -118,11 +114,11 @@ class PairDriver(Generic[V_co]):
         is_outdated = tools.gate.is_outdated(move, clients_let_in=is_open)
         return replace(outcome, proof_outdated=True) if is_outdated else outcome
 
-    def _noted(self, context: StepContext) -> None:
+    def _remember_activations(self, context: StepContext) -> None:
         self._activations, self._tools.no_takeover_at_s = self._tools.observer.activations(), context.monotonic()
 
     def _taken_over(self, outcome: Outcome, step: PlannedStep, move: Move, context: StepContext) -> bool:
-        """Wait until each broker has an active node, bring it to what the run had reached, and say if it is new."""
+        """Wait until each broker has an active node, bring it to the state of the run, and say if it is new."""
         tools, observer = self._tools, self._tools.observer
         context.until(
             lambda: any(session.is_vacant(ask_again=step.verb == LAST) for session in observer.all()),
@@ -130,46 +126,48 @@ class PairDriver(Generic[V_co]):
             within_s=observer.takeover_s,
             poll_s=tools.timeouts.undo_poll_s,
         )
-        is_other = self._activations != observer.activations()
-        if not is_other and isinstance(outcome, Done | NotNeeded):
-            self._noted(context)
+        is_new = self._activations != observer.activations()
+        if not is_new and isinstance(outcome, Done | NotNeeded):
+            self._remember_activations(context)
             return False
         try:
-            kept = self._kept(step.verb, context, move)
+            restored = self._restore_effects(step.verb, context, move)
         except BrokerError:
-            return is_other
+            return is_new
         self._activations = observer.activations()
-        return kept or is_other
+        return restored or is_new
 
-    def _kept(self, verb: str, context: StepContext, move: Move) -> bool:
-        """Bring about anew, after this verb, what calls had done at the node before: keep clients out of a fenced
-        source and of a target that is not opened yet, keep out what a lost site holds, and let clients in where they
-        were. Say whether anything was missing. Raises `BrokerError`."""
-        tools, sent = self._tools, verb != UNDONE and (self._tools.may_serve or move.activation_sent)
+    def _restore_effects(self, verb: str, context: StepContext, move: Move) -> bool:
+        """Restore, after this verb, the effects of earlier calls at a new active node: keep clients out of a fenced
+        source and of a closed target, keep the quarantine, and let clients in where they were. Say whether anything was
+        missing. Raises `BrokerError`."""
+        tools, has_opened = self._tools, verb != UNDONE and (self._tools.may_serve or move.activation_sent)
         context.until(
             lambda: [view for site in (move.source, move.target) for view in tools.observer.answering(site)],
-            # A node may close its listeners by itself after its start, as the continuity plugin does.
+            # The continuity plugin closes a node's listeners after its start.
             holds=lambda views: all(view.role is not Role.UNKNOWN for view in views),
             within_s=tools.observer.takeover_s,
             poll_s=tools.timeouts.undo_poll_s,
         )
-        kept = tools.shut_again(move, context, *(move.source,) * (verb in FENCED), *(move.target,) * (not sent))
+        restored = tools.shut_again(
+            move, context, *(move.source,) * (verb in FENCED), *(move.target,) * (not has_opened)
+        )
         target = [view for view in tools.observer.answering(move.target) if view.nodes and started_since(move, view)]
         if any(view.link.listeners and not view.link.is_shut for view in target) and verb != UNDONE:
-            kept |= self._again(QUARANTINE, "DR-NODE-007.link_open" if verb != QUARANTINE else "", context, move)
-        if sent and any(not listener.started for view in target for listener in view.listeners):
-            kept |= self._again(ACTIVATE, "DR-NODE-007.closed", context, move)
-        if not (sent or self._lost or verb in FENCED):
-            kept |= self._open_as_before(move.source, context, move)
-        if not (sent or move.spec.operation in REINSTATING):
-            kept |= self._open_as_before(move.target, context, move)
-        return kept
+            restored |= self._repeat(QUARANTINE, "DR-NODE-007.link_open" if verb != QUARANTINE else "", context, move)
+        if has_opened and any(not listener.started for view in target for listener in view.listeners):
+            restored |= self._repeat(ACTIVATE, "DR-NODE-007.closed", context, move)
+        if not (has_opened or self._lost or verb in FENCED):
+            restored |= self._open_as_before(move.source, context, move)
+        if not (has_opened or move.spec.operation in REINSTATING):
+            restored |= self._open_as_before(move.target, context, move)
+        return restored
 
-    def _again(self, verb: str, finding: str, context: StepContext, move: Move) -> bool:
+    def _repeat(self, verb: str, finding: str, context: StepContext, move: Move) -> bool:
         if (step := self._steps.get(verb)) is None:
             return False
         context.notice(f"{move.target}: another node is active: {verb} once more")
-        outcome = guarded(lambda: self._procedure[verb].act(self._tools, step, move, context))
+        outcome = act_guarded(lambda: self._procedure[verb].act(self._tools, step, move, context))
         if (is_done := isinstance(outcome, Done | NotNeeded)) and finding:
             self._tools.report_takeover(finding, move.target, context)
         return is_done
@@ -190,27 +188,27 @@ class PairDriver(Generic[V_co]):
             why = tools.open_again(site, calls, context, within_s)
             return Done("it is open") if why is None else Failed(why)
 
-        if is_open := isinstance(guarded(opened), Done):
+        if is_open := isinstance(act_guarded(opened), Done):
             tools.report_takeover("DR-NODE-007.closed", site, context)
         return is_open
 
     def undo(self, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-        """Try the undo until it is verified or the time is over: a broker may be away for a moment. Where another run
-        has the lock no call goes out, and only a reading can show that the state is as before."""
+        """Repeat the undo until it is verified or the time is over, because a broker may be away for a moment. No call
+        is sent while another run has the lock; then only a reading can show that the state is as before."""
         undo = self._procedure[step.verb].undo
         if undo is None:
-            return NotNeeded("it changes nothing that is put back")
+            return NotNeeded("this step has nothing to undo")
         tools, timeouts, self._move = self._tools, self._tools.timeouts, move
         if self._activations is None:
-            self._noted(context)
+            self._remember_activations(context)
 
         def undone() -> Outcome:
             if tools.observer.takeover_s and not (tools.activation_sent or move.activation_sent):
                 tools.shut_again(move, context, move.target)
-            return (undo.by or as_before)(tools, step, move, context)
+            return (undo.by or undo_step)(tools, step, move, context)
 
         waited = context.until(
-            lambda: (tools.sender.reacquire(), guarded(undone)),
+            lambda: (tools.sender.reacquire(), act_guarded(undone)),
             holds=lambda tried: isinstance(tried[1], Done | NotNeeded),
             hopeless=lambda tried: tried[0] is not None or getattr(tried[1], "code", None) is ExitCode.STRANDED,
             within_s=timeouts.undo_s + tools.observer.takeover_s,
@@ -223,10 +221,10 @@ class PairDriver(Generic[V_co]):
 
 
 class Companion:
-    """A companion reads something beside the brokers; this one reads nothing."""
+    """Reads something beside the brokers; this class reads nothing."""
 
     def read_with(self, read: Callable[[], S]) -> S:
-        """Return the reading with the companion's own, which was made meanwhile."""
+        """Make the brokers' reading, and add the companion's own, made at the same time."""
         return read()
 
     def spend_at_most(self, seconds: float, site: str) -> None: ...
@@ -236,7 +234,7 @@ class Companion:
 
 @dataclass
 class PairTopology(Generic[V]):
-    """An installation opened for one command; `driver` adds the acts that change brokers, under any lease."""
+    """An installation opened for one command; `driver` makes the driver that changes brokers, under any lease."""
 
     observer: Observer[V, Session[V]]
     recipe: Recipe[Any]
@@ -244,15 +242,15 @@ class PairTopology(Generic[V]):
     companion: Companion = field(default_factory=Companion)
 
     def read(self, *, over_s: float = 0.0) -> Snapshot[V]:
-        """Read once, the brokers alone, because the monitor reads several times a second and keeps nothing else; or
-        read twice, so far apart, which shows what moves."""
+        """Read the brokers once, without companions, as the monitor does several times a second; or twice, `over_s`
+        apart, which shows the traffic."""
         if not over_s:
             return self.observer.read_once()
         return self.companion.read_with(lambda: self.observer.observe_over(over_s))
 
     def poll(self, *, full: bool = False) -> TimedReading[Snapshot[V]] | None:
-        """Read each broker's outflow and role, in a few milliseconds, or everything: a late broker delays no answer of
-        the others. Return None where a broker cannot be asked for so little."""
+        """Read each broker's outflow and role, in a few milliseconds, or everything; a late broker delays no other.
+        Return None if a broker cannot be asked for these alone."""
         return self.observer.poll(full=full)
 
     def observe(self) -> Snapshot[V]:
@@ -266,17 +264,17 @@ class PairTopology(Generic[V]):
         return [session.store() for session in self.observer.all()]
 
     def why_not_so(self, site: str, *, serving: bool) -> str | None:
-        """Try whether a site serves, or lets nobody in, because flags lie; return why not. Raises `BrokerError`."""
+        """Test by logins whether a site serves, or lets nobody in; return why not. Raises `BrokerError`."""
         return Listeners(self.observer).why_not(site, serving=serving)
 
     def cleaner(self, _primary: str, _remembered: Mapping[str, Json]) -> Cleaner:
-        """Return the agent that deletes at the other site while that one serves; no broker is asked yet. Raises
-        `NoCleaner` where none is needed, and `UsageError` where the settings do not let it in."""
+        """Return the agent that deletes consumed copies at the standby; ask no broker yet. Raises `NoCleaner` if none
+        is needed, and `UsageError` if the settings lack its login."""
         raise NoCleaner
 
     def unproven(self, _waiting: str, _pattern: str | None) -> Sequence[Unproven]:
-        """List both sites, and return the copies at the standby that nothing proves to be consumed, of each queue
-        that the pattern names. Raises `NoCleaner` where no copies are made, and `BrokerError`."""
+        """List both sites, and return the copies at the standby without evidence that they are consumed, of the queues
+        that match the pattern. Raises `NoCleaner` where no copies are made, and `BrokerError`."""
         raise NoCleaner
 
     def close(self) -> None:
@@ -286,15 +284,15 @@ class PairTopology(Generic[V]):
 
 @dataclass(frozen=True, slots=True)
 class TopologyDefinition(Generic[V]):
-    """Makes an installation's topology ready for one command. `lost_on_the_way` names what the link does not bring
-    over, `cannot_tell` what of that cannot be read."""
+    """Makes an installation's topology ready for one command. `not_replicated_by_link` names what the link does not
+    replicate, `unreadable` what of that cannot be read."""
 
     procedure: Procedure[Any, Any]
     checks: Checks[V]
     reads: Reads[V, Any]
     tools: Callable[[Any, recipe.Recipe[V], Sender], Tools[V]]
-    lost_on_the_way: tuple[str, ...] = ()
-    cannot_tell: tuple[str, ...] = ()
+    not_replicated_by_link: tuple[str, ...] = ()
+    unreadable: tuple[str, ...] = ()
     recipe_type: type[recipe.Recipe[V]] = recipe.Recipe
     made: Callable[..., PairTopology[V]] = PairTopology
 

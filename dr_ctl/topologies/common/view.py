@@ -1,5 +1,5 @@
-"""A view is a broker as one reading has shown it, with its link to its peer and the fence around it: frozen values, and
-what follows from them without another question. A residue is what a returned broker still holds for its peer."""
+"""A view is a broker as one reading has shown it, with its link and its fence: frozen values, and conclusions from them
+without another reading. A residue is what a returned broker still holds for its peer."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Queue:
 
     @property
     def depth_known(self) -> bool:
-        """Say whether the figures can be believed: brokers count below zero at times."""
+        """Say whether the figures are valid: brokers sometimes report counts below zero."""
         return self.depth >= 0 and self.delivering >= 0
 
     @property
@@ -62,7 +62,7 @@ class Queue:
         return self.name.startswith(MQTT_RETAINED)
 
     def row(self, broker: Broker, at: datetime, *, acked: int | None = None) -> Row:
-        """Return the queue's row for the history. `acked` is only known for a queue of clients."""
+        """Return the queue's row for the history. `acked` is known for a queue of clients only."""
         return Row(
             ts=at,
             site=broker.site,
@@ -124,10 +124,9 @@ class Consumer:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """The settings of one broker: the names of acceptors by their users, of which `agent` is dr-ctl's own, and the port
-    for a test login. `id_cache` is how many message ids the broker remembers for an address, where the settings have to
-    say it. `peer` is the site of the broker's peer, for messages to people. `mirrored` is the address to which the
-    mirror of the peer sends."""
+    """The settings of one broker: the names of acceptors by purpose (`agent`: dr-ctl's own), and the port for a test
+    login. `id_cache` is how many message ids the broker remembers for an address, if the settings name it. `peer` is
+    the peer's site, for messages to people. `mirrored` is the address to which the mirror of the peer sends."""
 
     clients: tuple[str, ...]
     mirror: tuple[str, ...] | None
@@ -145,7 +144,7 @@ class PeerState(Enum):
     DRAINED = "drained"  # the run's gate has shown that no message of the peer is missing
     CLOSED = "closed"  # the peer lets nobody in, but may still ship messages
     NOT_DRAINED = "not drained"  # an undo opens the site that served before
-    AWAY = "away"  # no message can come any more
+    AWAY = "away"  # no message can arrive any more
 
 
 # The rights of each role, in the broker's own words and in the order in which the broker takes them.
@@ -178,7 +177,7 @@ def count_text(count: int | None) -> str:
 
 
 def all_known(flags: Iterable[bool | None]) -> bool | None:
-    """Return None where a flag was not read and no other is False."""
+    """Return None if a flag was not read and no other is False."""
     listed = list(flags)
     return None if None in listed and False not in listed else all(listed)
 
@@ -219,11 +218,10 @@ class ReplicationScope(Enum):
 
 
 class Link(ABC, Generic[V]):
-    """A broker's link, by one reading of the broker. A topology sets the plain values when the link is made. `peer` is
-    the other broker of the pair by the same reading."""
+    """A broker's link, by one reading of the broker. `peer` is the other broker of the pair by the same reading."""
 
     missing = False
-    """True if no link to the peer is configured here: nothing is ever shipped, and no run waits for it."""
+    """True if no link to the peer is configured here: nothing is ever shipped, and no run waits for that."""
     attached: bool | None = None
     """True if the broker ships to its peer now; None if unknown."""
     to_ship: int | None = None
@@ -237,27 +235,27 @@ class Link(ABC, Generic[V]):
     listeners: tuple[Acceptor, ...] = ()
     """The acceptors that the peer's link uses; a quarantine closes them."""
     rights_revoked: bool | None = None
-    """True if rights keep the peer's link out, whatever listeners are open; None where no rights can."""
+    """True if rights keep the peer's link out, even by open listeners; None if rights cannot."""
     redelivers = True
-    """True if a client may get at the peer what another client has in delivery here."""
+    """True if a message that is in delivery here may be delivered at the peer too."""
     tells_consumed = True
-    """True if the link itself tells the peer what clients consume here."""
+    """True if the link ships acknowledgements to the peer."""
     amqp_addresses: Sequence[Address] = ()
     """The addresses at which the link connects to its peer by AMQP without TLS: a broker there is the peer."""
     peer_nodes: Sequence[str] = ()
     """The known addresses at which the link connects to its peer, one for each of its nodes."""
     add_node_advice = "Add the other node to the link's URI, behind `#`"
-    """The beginning of the advice on how the link gets the address of another node of its peer."""
+    """The beginning of the advice on how to add another node of the peer to the link."""
     rehearsal_setup = ""
-    """The sentence on what an operator has to configure for the queue of a rehearsal; empty where nothing is needed."""
+    """The sentence on how an operator configures the queue of a rehearsal; empty where nothing is needed."""
     keeps_queues = False
-    """True if a queue that the link carries has to stay, because removing it would break the link."""
+    """True if removing a queue would break the link."""
 
     def __init__(self, view: V) -> None:
         self.view = view
 
     def unsettled(self) -> Iterator[str]:
-        """Yield the reasons for which the common gate stays shut at this broker."""
+        """Yield the topology's reasons why the gate does not hold at this broker."""
         return iter(())
 
     @property
@@ -275,25 +273,25 @@ class Link(ABC, Generic[V]):
 
     @abstractmethod
     def to_snapshot(self, before: V | None, took_s: float) -> LinkSnapshot:
-        """Return the link as commands show it; `before` is an earlier reading of the broker, so many seconds ago."""
+        """Return the link as commands show it; `before` is a reading of the broker `took_s` earlier."""
 
     def rate(self, before: V | None, took_s: float) -> float | None:
-        """Return how much a second was shipped since a reading of the same start of the broker."""
-        was = before.link.shipped if before is not None and before.start == self.view.start else None
-        if self.shipped is None or was is None or not was.keys() >= self.shipped.keys():
+        """Return the messages shipped a second since the reading `before`; None if the broker was restarted since."""
+        before_counts = before.link.shipped if before is not None and before.start == self.view.start else None
+        if self.shipped is None or before_counts is None or not before_counts.keys() >= self.shipped.keys():
             return None
-        return sum(count - was[name] for name, count in self.shipped.items()) / took_s
+        return sum(count - before_counts[name] for name, count in self.shipped.items()) / took_s
 
     @abstractmethod
     def rows(self, peer: V | None, at: datetime) -> Iterable[Row]: ...
 
     @abstractmethod
     def stake(self, peer: V | None) -> Stake:
-        """Say what is lost with the broker if it is closed."""
+        """Return the exposure to loss if this closed broker is lost."""
 
     @property
     def residue(self) -> Residue | None:
-        """Return what comes in when the broker is let in, or None if unknown before."""
+        """Return what the broker will ship once it is let in, or None if that is not known."""
         return None
 
     def foreign_connections(self, _peer: V | None) -> list[Connection]:
@@ -302,19 +300,19 @@ class Link(ABC, Generic[V]):
 
     @property
     def records_changes(self) -> bool:
-        """Say whether a configured link brings the peer all that clients send here once they are let in."""
+        """Say whether the link will ship to the peer all that clients send here; True without a configured link."""
         return self.missing or (bool(self.links_started) and all(self.links_started.values()))
 
     @property
     def hears_peer(self) -> bool:
-        """Say whether a link between the two is attached, in either direction: a sign that the peer lives. Only this
-        broker's own link counts: a broker lists a connection for up to a minute after its peer was killed (53 s)."""
+        """Say whether this broker's link to its peer is attached: a sign that the peer lives. Connections from the peer
+        do not count: a broker lists them for up to a minute after its peer was killed (53 s)."""
         return bool(self.attached)
 
     def left_to_ship(self) -> Iterator[str]:
-        """Say what the peer does not have yet, one sentence each, and what was not read."""
+        """Yield a sentence on everything that the peer does not have yet, or that was not read."""
         if self.missing:
-            yield f"{self.view.site} has no link to {self.view.config.peer}: what its clients did is not there"
+            yield f"{self.view.site} has no link to {self.view.config.peer}: the changes of its clients are not shipped"
         elif self.to_ship is None:
             yield f"the outflow of {self.view.site} was not read"
         elif self.to_ship:
@@ -322,22 +320,22 @@ class Link(ABC, Generic[V]):
 
     @property
     def arrivals(self) -> int | None:
-        """Count what has arrived from the peer, and from nobody else, since the broker's start; return None where no
-        counter tells that. A count that grows between two readings is a sign that the peer lives."""
+        """Count what has arrived from the peer only since the broker's start; None without such a counter. A count that
+        grows between two readings is a sign that the peer lives."""
         return None
 
     def carries(self, _queue: str) -> ReplicationScope:
-        """Return what of a rehearsal's messages in that queue can be seen at the peer."""
+        """Say whether a rehearsal's messages of that queue, and their acknowledgements, show at the peer."""
         return ReplicationScope.ALL
 
     def depth_of(self, queue: str) -> int | None:
         """Count the messages of a queue here, also where they arrive in another queue; None without a count."""
-        lying = self.view.by_name.get(queue)
-        return lying.known_depth if lying is not None else None
+        found = self.view.by_name.get(queue)
+        return found.known_depth if found is not None else None
 
     @property
     def counters(self) -> Iterable[Queue]:
-        """Return the queues whose counters a receipt rests on."""
+        """Return the queues whose counters a receipt records."""
         return self.view.business.values()
 
     @property
@@ -347,14 +345,14 @@ class Link(ABC, Generic[V]):
 
     @property
     def reserved(self) -> Collection[str]:
-        """Return the names of acceptors that neither clients use nor anybody who may be a client."""
+        """Return the names of acceptors that no client can use."""
         return {listener.name for listener in self.listeners}
 
     def holds(self, call: Call) -> bool | None:
         """Say whether the effect of a call to the link is seen; return None for any other call."""
         if call.goal not in (Goal.LINK_UP, Goal.LINK_DOWN):
             return None
-        return self.links_started.get(call.thing, False) is (call.goal is Goal.LINK_UP)
+        return self.links_started.get(call.resource, False) is (call.goal is Goal.LINK_UP)
 
     def connections_at_listeners(self) -> list[Connection]:
         """Return the connections at the link's own listeners, but not those of the site's own brokers."""
@@ -365,19 +363,19 @@ class Link(ABC, Generic[V]):
         }
         return [connection for connection in self.view.outside_connections if connection.port in ports]
 
-    def only_listener(self, fits: Callable[[Acceptor], bool]) -> tuple[Acceptor, ...]:
+    def only_listener(self, matches: Callable[[Acceptor], bool]) -> tuple[Acceptor, ...]:
         """Return the listeners of the link as the settings name them, or else the only listener that fits and is
         neither for clients nor for the site's own brokers."""
         acceptors, config = self.view.acceptors, self.view.config
         if config.mirror is not None:
             return tuple(acceptor for acceptor in acceptors if acceptor.name in config.mirror)
-        aside = {*config.clients, *config.cluster}
-        others = tuple(acceptor for acceptor in acceptors if acceptor.name not in aside and fits(acceptor))
-        return others if len(others) == 1 else ()
+        excluded = {*config.clients, *config.cluster}
+        matching = tuple(acceptor for acceptor in acceptors if acceptor.name not in excluded and matches(acceptor))
+        return matching if len(matching) == 1 else ()
 
 
 class NoLink(Link[V]):
-    """Nothing joins these brokers: neither ships, and neither waits for the other."""
+    """No link joins these brokers, and neither waits for the other."""
 
     to_ship: int | None = 0
     unapplied: int | None = 0
@@ -392,7 +390,7 @@ AnyLink = Link[Any]
 
 
 class Fence:
-    """How clients are kept out of one broker and let in again, by one reading of it. This one uses listeners alone."""
+    """How clients are kept out of one broker and let in again, by one reading of it; this class uses listeners only."""
 
     contending: Sequence[str] = ()
     """The lock coordinators of Artemis that open the broker's acceptors when they get their lock, or hold them open."""
@@ -412,7 +410,7 @@ class Fence:
         return any(listener.started for listener in self.view.listeners)
 
     def opening(self, listeners: Iterable[Acceptor], _peer: PeerState, when: str | None = None) -> tuple[Call, ...]:
-        """Return the calls that let clients in by these listeners; `_peer` is the state of the other site by then."""
+        """Return the calls that let clients in by these listeners; `_peer` is the other site's state at that time."""
         return tuple(switch_listener(self.view, Goal.OPEN, listener, when) for listener in listeners)
 
     def closing(self, listeners: Iterable[Acceptor], when: str | None = None) -> tuple[Call, ...]:
@@ -423,8 +421,7 @@ class Fence:
         return []
 
     def revoking(self, _when: str | None = None) -> list[Call]:
-        """Return the calls that take the clients' rights away for good. Without `when`, roles without rights get no
-        call."""
+        """Return the calls that take the clients' rights away. Without `when`, roles without rights get no call."""
         return []
 
     def granting(self, _when: str | None = None) -> list[Call]:
@@ -443,12 +440,12 @@ class Fence:
 
     @property
     def leaves_open(self) -> tuple[Acceptor, ...]:
-        """Return the acceptors by which a client could come all the same."""
+        """Return the acceptors through which clients may still connect behind a fence."""
         known = {*self.view.config.clients, *self.view.link.reserved}
         return tuple(acceptor for acceptor in self.view.acceptors if acceptor.name not in known)
 
     def clients_elsewhere(self) -> list[str]:
-        """List the clients on listeners that are not theirs, where they would go on working behind a fence."""
+        """List the clients on listeners that a fence leaves open."""
         others = {listener.port: listener.name for listener in self.leaves_open if listener.port is not None}
         return [
             _client_text(connection, others[connection.port])
@@ -457,7 +454,7 @@ class Fence:
         ]
 
     def clients_at_link(self, peer: Broker | None) -> list[str]:
-        """List the clients on the listeners of the peer's link, where they would go on working too."""
+        """List the clients on the listeners of the peer's link, which a fence leaves open too."""
         names = {listener.port: listener.name for listener in self.view.link.listeners if listener.port is not None}
         foreign = self.view.link.foreign_connections(peer)
         remotes = {connection.remote for connection in foreign}
@@ -480,12 +477,11 @@ def _client_text(connection: Connection, listener: str) -> str:
 
 @dataclass(frozen=True)
 class Broker(ABC):
-    """A broker as it answered. `grants`, by match, and `users` with their roles are only asked for where the settings
-    name a lasting fence; `users` is None too where the broker cannot show them. `usual` are the rights of the broker's
-    own configuration file, or None if not asked for. `serves_no_role` says that no role may send or consume at any
-    address, as far as was asked. `forged` are queues with the name of a document that clients can have made: dr-ctl
-    believes none. Only a whole reading asks for `obstacles` at addresses. `nodes` are the named nodes, where there are
-    several."""
+    """A broker as it answered. `grants`, by match, and `users` with their roles are read only if the settings name a
+    lasting fence; `users` is None if the broker cannot show them. `usual` are the rights of the broker's configuration
+    file, None if not read. `serves_no_role` says that no role may send or consume at any address that was read.
+    `forged` are queues with the name of a document that a client may have made: dr-ctl ignores them. Only a whole
+    reading has `obstacles` at addresses. `nodes` are the nodes that the settings name, where they name several."""
 
     pair: str
     site: str
@@ -509,7 +505,7 @@ class Broker(ABC):
     disk_used: float | None = field(default=None, kw_only=True)
     obstacles: tuple[Obstacle, ...] = field(default=(), kw_only=True)
     nodes: tuple[NodeReading, ...] = field(default=(), kw_only=True)
-    # Both are made of `queues` once: a broker may have ten thousand, and each is asked for by name.
+    # Both are made once: a broker may have ten thousand queues.
     by_name: Mapping[str, Queue] = field(init=False, repr=False, compare=False)
     business: Mapping[str, Queue] = field(init=False, repr=False, compare=False)
 
@@ -523,7 +519,7 @@ class Broker(ABC):
 
     @property
     def answered(self) -> bool:
-        """Return False for a view made without an answer, of other signs of a passive broker."""
+        """Return False for a view of a passive broker, which is made from other signs."""
         return True
 
     @property
@@ -532,17 +528,16 @@ class Broker(ABC):
 
     @property
     def may_pause(self) -> bool:
-        """Say whether the console's policy lets queues be paused."""
+        """Say whether the console's policy permits pausing queues."""
         return True
 
     @property
     def may_remove_queues(self) -> bool:
-        """Say whether the console's policy lets queues be removed."""
         return True
 
     @property
     def units(self) -> Mapping[str, bool]:
-        """Return whether each unit that moves by itself is open; empty while the role is not known."""
+        """Return whether each unit is open; empty while the role is not known."""
         return {self.pair: self.role is Role.SERVING} if self.role in (Role.SERVING, Role.STANDBY) else {}
 
     def unit_of(self, _queue: str) -> str | None:
@@ -551,17 +546,17 @@ class Broker(ABC):
 
     @property
     def pauses_by_prefix(self) -> bool:
-        """Say whether one call can act on all queues whose names begin alike, including those created meanwhile."""
+        """Say whether one call can pause all queues with a common prefix, including those created meanwhile."""
         return False
 
     @property
     def inner_ports(self) -> frozenset[int]:
-        """Return the ports at which other nodes of the broker, and other brokers of its site, come in."""
+        """Return the ports to which other nodes of the broker, and other brokers of its site, connect."""
         return frozenset()
 
     @property
     def replicates(self) -> bool:
-        """Say whether another node gets a copy of the store at an inner port; cut off, both would be active."""
+        """Say whether another node replicates the store through an inner port; without it both would become active."""
         return False
 
     @property
@@ -571,12 +566,12 @@ class Broker(ABC):
 
     @property
     def outside_connections(self) -> Sequence[Connection]:
-        """Return the connections that come from no other broker of the site and no other node of the broker."""
+        """Return the connections that are not of another broker of the site or another node of the broker."""
         return self.connections
 
     @property
     def unnamed(self) -> Sequence[Node]:
-        """Return the broker's other nodes that it shows and that the settings do not name."""
+        """Return the nodes that the broker shows and the settings do not name."""
         return ()
 
     @property
@@ -585,19 +580,19 @@ class Broker(ABC):
 
     @property
     def differing(self) -> frozenset[str]:
-        """Return the addresses and queues whose content may rightly differ from the peer's. Every broker fills its own
-        queues of dead letters and expired messages, and some queues drop messages or lose them at a restart."""
-        aside = {address for queue in self.queues for address in (queue.dead_letter_address, queue.expiry_address)}
-        drop = {
+        """Return the addresses and queues whose content may differ from the peer's without a fault: those of dead
+        letters and expired messages, and queues that drop messages or lose them at a restart."""
+        dead = {address for queue in self.queues for address in (queue.dead_letter_address, queue.expiry_address)}
+        names = {
             name
             for name, queue in self.business.items()
-            if queue.address in aside or queue.ring or queue.last_value or queue.temporary or not queue.durable
+            if queue.address in dead or queue.ring or queue.last_value or queue.temporary or not queue.durable
         }
-        return frozenset({*drop, *filter(None, aside)})
+        return frozenset({*names, *filter(None, dead)})
 
     @property
     def stays(self) -> Sequence[str]:
-        """Describe what lies at the broker, is no queue of clients, and does not come to the other site."""
+        """Describe the messages and sessions of the broker that no link replicates."""
         return ()
 
     @property
@@ -626,22 +621,22 @@ class Broker(ABC):
 
     @final
     def holds(self, call: Call) -> bool:
-        """Say whether a call's effect is seen. Raises KeyError for a call whose effect has no reading here."""
+        """Say whether a call's effect is seen; raises KeyError for a call whose effect cannot be read here."""
         for part in (self.link, self.fence):
             if (holds := part.holds(call)) is not None:
                 return holds
         match call.goal:
             case Goal.OPEN | Goal.CLOSE:
-                listener = next((acceptor for acceptor in self.acceptors if acceptor.name == call.thing), None)
+                listener = next((acceptor for acceptor in self.acceptors if acceptor.name == call.resource), None)
                 return listener is not None and listener.started is (call.goal is Goal.OPEN)
             case Goal.PAUSE | Goal.RESUME:
                 queues = [self.by_name.get(name) for name in queues_of(call, self)]
                 return all((queue is not None and queue.paused) is (call.goal is Goal.PAUSE) for queue in queues)
             case Goal.REVOKE | Goal.GRANT:
-                let_in = self.lets_in(call.thing) if call.thing != ALL else not self.fence.roles_revoked
+                let_in = self.lets_in(call.resource) if call.resource != ALL else not self.fence.roles_revoked
                 return let_in is (call.goal is Goal.GRANT)
             case Goal.CREATE | Goal.DELETE:
-                return (call.thing in self.documents) is (call.goal is Goal.CREATE)
+                return (call.resource in self.documents) is (call.goal is Goal.CREATE)
         raise KeyError(call.goal)
 
     @property
@@ -666,6 +661,6 @@ class Broker(ABC):
 
     @final
     def lets_in_by(self, grants: Grants) -> bool:
-        """Say whether these rights, of any place, let such a role send or consume."""
+        """Say whether these rights let such a role send or consume."""
         lasting = self.config.lasting
         return lasting is not None and any({"send", "consume"} & {*grants.get(role, ())} for role in lasting.roles)

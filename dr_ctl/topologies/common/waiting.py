@@ -16,15 +16,15 @@ from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.common.view import Broker, Queue, count_text, link_figures
 
 MAX_REPAIRS: Final = 3  # of a broker, in one wait
-SMALL_OUTFLOW: Final = 500  # a drain of so much is short
+SMALL_OUTFLOW: Final = 500  # messages: a drain of so many is short
 R = TypeVar("R", bound=Broker)
 Readings = Mapping[tuple[str, str], R | BrokerError]
 
 
 class Barrier:
-    """Decides whether the messages that were in some queues at the beginning have left them and, at a peer that applies
-    them, are applied. Later messages do not count. It uses counters, because under load no queue is ever seen empty. A
-    restart of a broker sets it back to the beginning."""
+    """Decides by counters whether the messages that were in some queues at the beginning have left them, and have left
+    the peer's queues where they arrive. Later messages do not count: under load no queue is ever seen empty. A restart
+    of a broker makes it begin again."""
 
     def __init__(self) -> None:
         self._starts: tuple[str, ...] = ()
@@ -33,7 +33,7 @@ class Barrier:
     def remaining(
         self, view: Broker, queues: Sequence[Queue], peer: Broker | None = None, arrived: Sequence[Queue] = ()
     ) -> int | None:
-        """Count the remaining ones of these messages; return None if the counters are unknown."""
+        """Count those of the messages that remain; return None if the counters are unknown."""
         starts = tuple(broker.start for broker in (view, peer) if broker is not None)
         if self._starts != starts:
             self._starts, self._goals = starts, {}
@@ -49,10 +49,11 @@ class Barrier:
 
 
 class Direction(ABC, Generic[R]):
-    """A direction of the replication: `remaining` counts the messages under way, `reasons` say why the wait goes on."""
+    """A direction of the replication: `remaining` counts the messages under way, `reasons` explain why the wait
+    lasts."""
 
     repairing = ""
-    """The text on what the repairs do, for people."""
+    """The text for people on the repairs."""
     refused: Failed | None = None
     """The reason why the wait is useless, as the newest reading shows."""
 
@@ -81,9 +82,9 @@ class _Reading(Generic[R]):
 
 @dataclass
 class Wait(Generic[R]):
-    """A wait for several directions at once. `subject` names what is awaited, `small` is how much may remain, `counts`
-    names what is counted. With `falls_only` only a smaller count is progress, because clients add messages; else any
-    change is. A broker has `timeout_s` to answer, and twice as long after each time that it did not."""
+    """A wait for several directions at once. `subject` is the title of the wait, `small` is how much may remain,
+    `counts` names the units. With `falls_only` only a smaller count is progress, because clients add messages; else any
+    change is. A broker has `timeout_s` to answer, and twice as long after each missing answer."""
 
     tools: Tools[Any]
     directions: Sequence[Direction[R]]
@@ -131,8 +132,7 @@ class Wait(Generic[R]):
         return now.broken or self._late(now.left, now.why, stall_s)
 
     def caught_up(self, limits: Mapping[str, float], grow: str, left: str) -> Outcome:
-        """Wait until so few remain that a drain is short; say what grows (`grow`) if clients are faster than the
-        link."""
+        """Wait until a drain would be short. `grow` is the failure's text if clients are faster than the link."""
         failed = self.until(self.tools.timeouts.link_poll_s, limits)
         if failed is None:
             return Done(f"{if_known(self.last)} {left}", {"under_way": self.last, "started": self.repairs})
@@ -185,10 +185,10 @@ class Wait(Generic[R]):
         return self.context.monotonic() - self._progress_at
 
     def _late(self, left: int | None, why: Sequence[str], stall_s: float) -> Failed:
-        took, still = self.context.monotonic() - self.began, self._still_s()
+        took, idle_s = self.context.monotonic() - self.began, self._still_s()
         counts = self.counts or (" message(s)" if left is None else "")
         under_way = f"{count_text(left)}{counts} under way"
-        reason = brief(why) or (f"nothing moved for {duration(still)}" if still > stall_s else "they move too slowly")
+        reason = brief(why) or (f"nothing moved for {duration(idle_s)}" if idle_s > stall_s else "they move too slowly")
         return Failed(f"not drained after {duration(took)}: {under_way}; {reason}", code=ExitCode.DRAIN_TIMEOUT)
 
     def _repair(self, readings: Readings[R]) -> None:
@@ -212,8 +212,7 @@ def attached(
     link: str,
     detached: Callable[[], Mapping[str, str]],
 ) -> Outcome:
-    """Wait until all links of the source are attached. `detached` maps the others' names to the reason, if it is
-    seen."""
+    """Wait until all links of the source are attached. `detached` maps the names of the others to the reason."""
 
     def why(names: Mapping[str, str]) -> str:
         return brief([reason for reason in names.values() if reason])
@@ -229,6 +228,6 @@ def attached(
     )
     if waited.satisfied:
         return Done(f"{link} of {move.source} is attached")
-    reason = f": {seen}" if (seen := why(waited.reading)) else ""
+    reason = f": {reasons}" if (reasons := why(waited.reading)) else ""
     within, name = duration(step.limits["within"]), f"{link} of {brief([*waited.reading])}"
     return Failed.of(found("DR-LINK-008", link=name, within=within, why=reason, target=move.target))

@@ -1,8 +1,8 @@
 """A want is a function named for a state that a step wants of a broker, such as `link_admitted`; it returns the calls
-that lead there from what was read. A plan shows the calls that its snapshot shows to be needed, and conditional calls
-(`when`), which a later reading may need. A run sends the calls that the present reading shows to be needed until none
-is, whichever node of a broker is active by then. An undo wants the state of before the run. `Wants` pair each want with
-the site at which it holds. To draft a step is to plan its summary, calls and limits."""
+that are missing to that state by a reading. A plan has the calls that its snapshot shows to be missing, and conditional
+calls (`when`), which a later reading may need. A run sends the calls that its own reading shows to be missing,
+whichever node of a broker is active by then. An undo wants the state from before the run. `Wants` pair each want with
+the site where it applies. To draft a step is to plan its summary, calls and limits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.plan import ALL, Call, Goal
 from dr_ctl.engine.ports import Move, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
-from dr_ctl.topologies.common.calls import debt_name, owe, pay, resume, switch_listener
+from dr_ctl.topologies.common.calls import clear_debt, debt_name, record_debt, resume, switch_listener
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import Snapshot, before, reopened
 from dr_ctl.topologies.common.view import PeerState
@@ -33,7 +33,7 @@ _OPPOSITE: Final = {**dict(_OPPOSITES), **{goal: opposite for opposite, goal in 
 
 @dataclass(frozen=True, slots=True)
 class AtBroker:
-    """A step at one broker, which is `view` now and `was` before the run; `calls` are the step's calls there so far."""
+    """A step at one broker: its present `view`, the state in which it `was` before the run, and its earlier `calls`."""
 
     rules: Rules
     move: Move
@@ -43,8 +43,8 @@ class AtBroker:
 
     @classmethod
     def of(cls, rules: Rules, move: Move, view: Any, calls: Sequence[Call] = ()) -> AtBroker:
-        own = [call for call in calls if (call.site, call.unit) == (view.site, view.pair)]
-        return cls(rules, move, view, before(move, view), own)
+        own_calls = [call for call in calls if (call.site, call.unit) == (view.site, view.pair)]
+        return cls(rules, move, view, before(move, view), own_calls)
 
     @property
     def other_site(self) -> str:
@@ -53,12 +53,14 @@ class AtBroker:
     def changed_by_step(self, *goals: Goal) -> set[str]:
         """Return the listeners, queues or roles that earlier calls of this step change to one of these goals. An undo
         is planned from the step's calls, before a reading shows their effect."""
-        return {call.thing for call in self.calls if call.goal in goals}
+        return {call.resource for call in self.calls if call.goal in goals}
 
     def needed(self, wanted: Iterable[Call]) -> list[Call]:
-        """Return the calls whose effect does not hold now, or is reversed by an earlier call of this step."""
-        made = {(call.goal, call.thing) for call in self.calls}
-        return [call for call in wanted if (_OPPOSITE.get(call.goal), call.thing) in made or not self.view.holds(call)]
+        """Return the calls whose effect is not seen, or is reversed by an earlier call of this step."""
+        made = {(call.goal, call.resource) for call in self.calls}
+        return [
+            call for call in wanted if (_OPPOSITE.get(call.goal), call.resource) in made or not self.view.holds(call)
+        ]
 
 
 Want = Callable[[AtBroker], Iterable[Call]]
@@ -67,7 +69,7 @@ Limits = Callable[[Rules, RunbookStep, Move], Mapping[str, float]]
 
 
 def planned(rules: Rules, snapshot: Snapshot[Any], move: Move, wants: Wants) -> tuple[Call, ...]:
-    """Return the calls that lead to these states, in this order, conditional calls among them."""
+    """Return the calls that lead to these states, in this order, with the conditional calls."""
     calls: list[Call] = []
     for want, site in wants:
         for view in snapshot.views(site(move)):
@@ -94,27 +96,27 @@ def draft_of(
 
 
 def clients_as_before(at: AtBroker) -> Iterator[Call]:
-    """Want the clients' ways in as before: their listeners, and the rights of their roles."""
-    was, fence, named = at.was["listeners"], at.view.fence, at.changed_by_step(Goal.OPEN, Goal.CLOSE)
+    """Want the clients' listeners, and the rights of their roles, as before."""
+    was, fence, changed_names = at.was["listeners"], at.view.fence, at.changed_by_step(Goal.OPEN, Goal.CLOSE)
     changed = [
         listener
         for listener in at.view.listeners
-        if listener.started is not bool(was.get(listener.name)) or named & {listener.name, ALL}
+        if listener.started is not bool(was.get(listener.name)) or changed_names & {listener.name, ALL}
     ]
-    if shut := [listener for listener in changed if not was.get(listener.name)]:
-        yield from fence.closing(shut, "it is open")
+    if to_close := [listener for listener in changed if not was.get(listener.name)]:
+        yield from fence.closing(to_close, "it is open")
     if at.was["shut_out"] and (at.changed_by_step(Goal.GRANT) or not fence.roles_revoked):
         yield from fence.revoking("they are let in")
     if not at.was["shut_out"] and (at.changed_by_step(Goal.REVOKE) or fence.roles_revoked):
         yield from fence.granting("they are kept out")
-    if opened := [listener for listener in changed if was.get(listener.name)]:
-        yield from fence.opening(opened, PeerState.NOT_DRAINED, "it is closed")
+    if to_open := [listener for listener in changed if was.get(listener.name)]:
+        yield from fence.opening(to_open, PeerState.NOT_DRAINED, "it is closed")
 
 
 def listeners_open_as_before(at: AtBroker) -> Iterator[Call]:
     was = at.was["listeners"]
-    if shut := [listener for listener in at.view.listeners if was.get(listener.name) and not listener.started]:
-        yield from at.view.fence.opening(shut, PeerState.NOT_DRAINED)
+    if closed := [listener for listener in at.view.listeners if was.get(listener.name) and not listener.started]:
+        yield from at.view.fence.opening(closed, PeerState.NOT_DRAINED)
 
 
 def link_access_as_before(at: AtBroker) -> list[Call]:
@@ -126,7 +128,7 @@ def link_access_as_before(at: AtBroker) -> list[Call]:
 
 
 def links_as_before(at: AtBroker) -> Iterator[Call]:
-    starts = (call for call in at.calls if call.goal is Goal.LINK_UP and at.was["link"].get(call.thing))
+    starts = (call for call in at.calls if call.goal is Goal.LINK_UP and at.was["link"].get(call.resource))
     return (replace(call, when="it is stopped", at_most=1) for call in starts)
 
 
@@ -137,28 +139,28 @@ def pauses_as_before(at: AtBroker) -> list[Call]:
 def debts_as_before(at: AtBroker) -> list[Call]:
     lost_site, was = at.other_site, at.was["debts"]
     return at.needed(
-        owe(at.view, kind, lost_site, "it does not stand there")
+        record_debt(at.view, kind, lost_site, "it is not recorded there")
         if debt_name(kind, lost_site, at.view.site) in was
-        else pay(at.view, kind, lost_site, "it stands there")
+        else clear_debt(at.view, kind, lost_site, "it is recorded there")
         for kind in DebtKind
     )
 
 
 def debt_recorded(kind: DebtKind) -> Want:
-    """Want a debt of the source recorded at the brokers that go on, unless it stands there. The debt is lasting where
-    the link's closed listeners stay closed when the broker is restarted."""
+    """Want a debt of the source recorded at the other site's brokers. The debt is lasting if the link's closed
+    listeners stay closed when the broker is restarted."""
 
     def recorded(at: AtBroker) -> list[Call]:
         listeners, lost_site = at.view.link.listeners, at.move.source
         lasting = bool(listeners) and not any(listener.opens_at_boot for listener in listeners)
-        stands = debt_name(kind, lost_site, at.view.site) in at.view.documents
-        return [] if stands else [owe(at.view, kind, lost_site, lasting=lasting)]
+        is_recorded = debt_name(kind, lost_site, at.view.site) in at.view.documents
+        return [] if is_recorded else [record_debt(at.view, kind, lost_site, lasting=lasting)]
 
     return recorded
 
 
 def debts_cleared(*kinds: DebtKind) -> Want:
-    return lambda at: at.needed(pay(at.view, kind, at.other_site) for kind in kinds)
+    return lambda at: at.needed(clear_debt(at.view, kind, at.other_site) for kind in kinds)
 
 
 DEBTS_CLEARED: Final[Wants] = tuple((debts_cleared(*DebtKind), site) for site in (SOURCE, TARGET))

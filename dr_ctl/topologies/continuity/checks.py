@@ -8,8 +8,8 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Severity, brief, by_key, total
 from dr_ctl.core.notation import if_known
 from dr_ctl.engine.ports import Move
-from dr_ctl.topologies.common import reasons
-from dr_ctl.topologies.common.checks import NO_CHECK, Case, Checks, Named, listeners, of_listeners, of_pair, of_queues
+from dr_ctl.topologies.common import checks, reasons
+from dr_ctl.topologies.common.checks import NO_CHECK, Case, Checks, NamedCheck
 from dr_ctl.topologies.common.rules import selected
 from dr_ctl.topologies.common.view import Residue
 from dr_ctl.topologies.continuity import copies
@@ -57,7 +57,7 @@ def unreplicated(source: SiteView, target: SiteView, move: Move) -> Iterator[Fin
 
 def of_broker(view: SiteView, _case: Case[SiteView] | None = None) -> Iterator[Finding]:
     service = view.service
-    yield from of_listeners(view)
+    yield from checks.listener_findings(view)
     if service is None or not service.started:
         yield found("DR-CONT-001", broker=view)
         return
@@ -69,7 +69,7 @@ def of_broker(view: SiteView, _case: Case[SiteView] | None = None) -> Iterator[F
         names = ", ".join(listener.name for listener in view.listeners)
         yield found("DR-CONT-022", broker=view, listeners=names, site=view.site)
     yield from _of_flows(view)
-    yield from of_queues(view)
+    yield from checks.queue_findings(view)
 
 
 def _of_flows(view: SiteView) -> Iterator[Finding]:
@@ -100,7 +100,7 @@ def _of_flows(view: SiteView) -> Iterator[Finding]:
 
 def of_both(source: SiteView, target: SiteView) -> Iterator[Finding]:
     service, peer_service = source.service, target.service
-    yield from of_pair(source, target)
+    yield from checks.pair_findings(source, target)
     if service is None or peer_service is None:
         return
     if service.site_id == peer_service.site_id:
@@ -138,7 +138,7 @@ def is_reinstated(snapshot: ContinuitySnapshot, move: Move) -> bool:
     views = [*snapshot.views(move.source), *snapshot.views(move.target)]
     held = any(view.commands is not None and view.commands.out.paused for view in views)
     held = held or any(flow.staging.paused for view in views for flow in view.flows)
-    return not held and reasons.nothing_owed(snapshot, move)
+    return not held and reasons.is_reinstated(snapshot, move)
 
 
 def _started(view: SiteView) -> bool:
@@ -167,27 +167,29 @@ def _bridges_text(view: SiteView) -> str | None:
     return f"{len(view.link.links_started)} bridge(s), {connected}" if _started(view) else None
 
 
-BY_BROKER: Final[Sequence[Named[SiteView]]] = (
-    Named("DR-CONT-001", lambda view: "read" if view.service is not None else "not there"),
-    Named("DR-CONT-006", lambda view: listeners(view.listeners) if _started(view) else None),
-    Named("DR-CONT-007", _service_text),
-    Named("DR-CONT-002", _flows_text),
-    Named(
+BY_BROKER: Final[Sequence[NamedCheck[SiteView]]] = (
+    NamedCheck("DR-CONT-001", lambda view: "read" if view.service is not None else "not there"),
+    NamedCheck("DR-CONT-006", lambda view: checks.listener_states(view.listeners) if _started(view) else None),
+    NamedCheck("DR-CONT-007", _service_text),
+    NamedCheck("DR-CONT-002", _flows_text),
+    NamedCheck(
         "DR-CONT-003",
         lambda view: f"{if_known(view.id_cache or view.config.id_cache)} remembered" if _started(view) else None,
     ),
-    *(Named(check, _bridges_text) for check in ("DR-CONT-008", "DR-CONT-009")),
-    *(Named(check, _flows_text) for check in ("DR-CONT-011", "DR-CONT-021", "DR-CONT-015")),
-    Named("DR-CONT-010", lambda view: f"{view.commands.under_way} waiting" if view.commands is not None else None),
-    Named("DR-CONT-022", lambda view: brief([node.name for node in view.nodes]) or "one node"),
+    *(NamedCheck(check, _bridges_text) for check in ("DR-CONT-008", "DR-CONT-009")),
+    *(NamedCheck(check, _flows_text) for check in ("DR-CONT-011", "DR-CONT-021", "DR-CONT-015")),
+    NamedCheck("DR-CONT-010", lambda view: f"{view.commands.under_way} waiting" if view.commands is not None else None),
+    NamedCheck("DR-CONT-022", lambda view: brief([node.name for node in view.nodes]) or "one node"),
 )
-BY_PAIR: Final[Sequence[Named[SiteView]]] = (
-    Named("DR-CONT-004", lambda view: f"{view.site} is {view.service.site_id}" if view.service is not None else None),
-    Named("DR-CONT-005", _flows_text),
-    Named("DR-CONT-013", _compared_text),
-    Named("DR-CONT-014", _flows_text),
-    Named("DR-CONT-020", _compared_text),
-    Named("DR-CONT-012", lambda view: f"{view.site} {view.now_ms}"),
-    Named("DR-MQTT-001", lambda view: f"{view.site} {brief(view.stays) or 'nothing'}"),
+BY_PAIR: Final[Sequence[NamedCheck[SiteView]]] = (
+    NamedCheck(
+        "DR-CONT-004", lambda view: f"{view.site} is {view.service.site_id}" if view.service is not None else None
+    ),
+    NamedCheck("DR-CONT-005", _flows_text),
+    NamedCheck("DR-CONT-013", _compared_text),
+    NamedCheck("DR-CONT-014", _flows_text),
+    NamedCheck("DR-CONT-020", _compared_text),
+    NamedCheck("DR-CONT-012", lambda view: f"{view.site} {view.now_ms}"),
+    NamedCheck("DR-MQTT-001", lambda view: f"{view.site} {brief(view.stays) or 'nothing'}"),
 )
 CHECKS: Final = Checks(of_broker, of_moved, of_return, is_reinstated, BY_BROKER, BY_PAIR, surplus)

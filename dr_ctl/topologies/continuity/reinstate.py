@@ -13,13 +13,13 @@ from dr_ctl.engine.plan import ALL, Call, Goal, PlannedStep, in_phase
 from dr_ctl.engine.ports import Done, Failed, Move, NotNeeded, Outcome, StepContext
 from dr_ctl.topologies.artemis.broker import CREATE_FILTERED
 from dr_ctl.topologies.common import wants
-from dr_ctl.topologies.common.calls import call, pause, quarantine_queue, request, resume, switched
+from dr_ctl.topologies.common.calls import call, pause, quarantine_queue, request, resume, switch_part
 from dr_ctl.topologies.common.consumed import Consumed, Evidence, copy_exists
 from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.tools import StepFailed
-from dr_ctl.topologies.common.verbs.fence import counting, quarantine, residue_outcome
+from dr_ctl.topologies.common.verbs.fence import counting_verb, quarantine, residue_outcome
 from dr_ctl.topologies.common.verbs.proving import QUIET_READINGS
-from dr_ctl.topologies.common.verbs.undoing import DELIVER, put_back
+from dr_ctl.topologies.common.verbs.undoing import DELIVER, restore
 from dr_ctl.topologies.common.view import Residue
 from dr_ctl.topologies.common.waiting import Direction, Wait
 from dr_ctl.topologies.common.wants import SOURCE, TARGET, AtBroker, Wants, draft_of, link_admitted
@@ -71,7 +71,7 @@ def _commands_removed(at: AtBroker) -> list[Call]:
 
 def _delivery_resumed(at: AtBroker, paused: str | None = None, stopped: str | None = None) -> list[Call]:
     view, summary = at.view, "deliver again by"
-    starts = [switched(view, Goal.LINK_UP, flow.target_bridge, summary, stopped) for flow in view.flows]
+    starts = [switch_part(view, Goal.LINK_UP, flow.target_bridge, summary, stopped) for flow in view.flows]
     return [*(resume(view, flow.staging, paused) for flow in view.flows), *starts]
 
 
@@ -81,7 +81,7 @@ def _commands_shipped(at: AtBroker) -> list[Call]:
 
 
 def acks_shipped(at: AtBroker) -> Iterator[Call]:
-    return (switched(at.view, Goal.LINK_UP, flow.acks_bridge, "ship by", "it is stopped") for flow in at.view.flows)
+    return (switch_part(at.view, Goal.LINK_UP, flow.acks_bridge, "ship by", "it is stopped") for flow in at.view.flows)
 
 
 HELD: Final[Wants] = ((_staging_held, SOURCE), (_acks_held, TARGET))
@@ -110,7 +110,7 @@ def staged(at: AtBroker) -> Iterator[Call]:
 
 
 def _hold_call(at: AtBroker, bridge: Bridge, when: str | None = None) -> Call:
-    return switched(at.view, Goal.LINK_DOWN, bridge, "hold", when)
+    return switch_part(at.view, Goal.LINK_DOWN, bridge, "hold", when)
 
 
 def _leftovers_aside(at: AtBroker) -> Iterator[Call]:
@@ -139,7 +139,7 @@ def _count_residues(tools: ContinuityTools, move: Move, context: StepContext, _w
     return residue_outcome(move, context, residues, summary, ": the continuity plugin has not started")
 
 
-RESIDUE: Final = counting(_count_residues)
+RESIDUE: Final = counting_verb(_count_residues)
 
 
 def _read_residue(session: Session) -> Residue | None:
@@ -231,7 +231,7 @@ class _Residue(Direction[SiteView]):
         return total((returned.link.to_ship, serving.link.unapplied, scheduled))
 
     def reasons(self, serving: SiteView, returned: SiteView) -> list[str]:
-        if deleted := [call.thing for call in self._bridges if serving.lacks_bridge(call)]:
+        if deleted := [call.resource for call in self._bridges if serving.lacks_bridge(call)]:
             text = f"a queue was deleted at {serving.site} meanwhile, with its flow: {brief(deleted)}"
             self.refused = Failed(text)
             return [text]
@@ -304,7 +304,7 @@ def undo(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepCon
     answering = {(view.site, view.pair): view for view in views}
     pairs = [(call, answering.get((call.site, call.unit))) for call in step.inverse if call.goal is not Goal.REMOVE]
     calls = [view.with_present_bean(call) for call, view in pairs if view is not None and not view.lacks_bridge(call)]
-    return put_back(tools, calls, move, context, _keep_from_delivery)
+    return restore(tools, calls, move, context, _keep_from_delivery)
 
 
 def _keep_from_delivery(tools: ContinuityTools, move: Move, context: StepContext) -> Outcome:

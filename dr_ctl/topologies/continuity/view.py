@@ -114,9 +114,9 @@ class PluginFence(artemis.ListenersAndRoles):
 
     def holds(self, call: Call) -> bool | None:
         match call.goal:
-            case Goal.OPEN if call.thing == ALL:
+            case Goal.OPEN if call.resource == ALL:
                 return self.view.delivers and all(listener.started for listener in self.view.listeners)
-            case Goal.CLOSE if call.thing == ALL:
+            case Goal.CLOSE if call.resource == ALL:
                 return not self.open
         return super().holds(call)
 
@@ -239,11 +239,11 @@ class ContinuityLink(Link["SiteView"]):
 
     def holds(self, call: Call) -> bool | None:
         commands = self.view.commands
-        if call.goal is Goal.REMOVE and commands is not None and call.thing == commands.out.name:
+        if call.goal is Goal.REMOVE and commands is not None and call.resource == commands.out.name:
             return not commands.out.depth
         if call.goal not in (Goal.LINK_UP, Goal.LINK_DOWN):
             return None
-        bridge = self.view.bridges.get(call.thing)
+        bridge = self.view.bridges.get(call.resource)
         return bridge is not None and bridge.started is (call.goal is Goal.LINK_UP)
 
     def to_snapshot(self, before: SiteView | None, took_s: float) -> LinkSnapshot:
@@ -494,13 +494,13 @@ class SiteView(artemis.ArtemisBroker):
 
     def lacks_bridge(self, call: Call) -> bool:
         """Say whether a call is for a deleted bridge: the plugin deletes a flow together with its queue."""
-        return call.goal in (Goal.LINK_UP, Goal.LINK_DOWN) and call.thing not in self.bridges
+        return call.goal in (Goal.LINK_UP, Goal.LINK_DOWN) and call.resource not in self.bridges
 
     def with_present_bean(self, call: Call) -> Call:
         """Give the call the present bean of a staging queue whose flow was deleted. A staging queue with messages stays
         paused, because its messages were not compared."""
-        queue = self.by_name.get(call.thing)
-        has_flow = any(flow.staging.name == call.thing for flow in self.flows)
+        queue = self.by_name.get(call.resource)
+        has_flow = any(flow.staging.name == call.resource for flow in self.flows)
         if call.goal is not Goal.RESUME or queue is None or queue.depth or has_flow:
             return call
         return replace(call, request=resume(self, queue).request)

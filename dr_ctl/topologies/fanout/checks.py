@@ -14,10 +14,10 @@ from dr_ctl.engine.operations import DRAIN, FAILBACK, SWAPOVER
 from dr_ctl.engine.ports import Move
 from dr_ctl.settings.model import Queues
 from dr_ctl.topologies.classic.beans import LISTS, REMOVES
-from dr_ctl.topologies.classic.broker import BY_CONSOLE, both_counts, lacking, of_pausing, of_permits
-from dr_ctl.topologies.common import reasons
-from dr_ctl.topologies.common.checks import Case, Checks, Named, listeners, of_listeners, of_pair, of_queues
-from dr_ctl.topologies.common.rules import Counts, holding, not_accepted
+from dr_ctl.topologies.classic.broker import BY_CONSOLE, both_counts, lacking, pausing_findings, policy_findings
+from dr_ctl.topologies.common import checks, reasons
+from dr_ctl.topologies.common.checks import Case, Checks, NamedCheck
+from dr_ctl.topologies.common.rules import Counts, depth_text, not_accepted
 from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.fanout.counting import Checkpoints, Counted, Counters, QueueAtSite
 from dr_ctl.topologies.fanout.view import BrokerView
@@ -132,15 +132,15 @@ def is_reinstated(snapshot: Snapshot[BrokerView], move: Move) -> bool:
 
 
 def of_broker(view: BrokerView, case: Case[BrokerView] | None = None) -> Iterator[Finding]:
-    yield from of_listeners(view)
-    yield from of_permits(view, (REMOVES, LISTS))
+    yield from checks.listener_findings(view)
+    yield from policy_findings(view, (REMOVES, LISTS))
     yield from _of_producers(view)
-    yield from of_queues(view)
+    yield from checks.queue_findings(view)
     if view.fanout.unread is not None:
         yield found("DR-FAN-009", broker=view, unread=view.fanout.unread)
     if view.config.agent is None:
         yield found("DR-FAN-003", broker=view)
-    yield from of_pausing(view, case)
+    yield from pausing_findings(view, case)
 
 
 def _of_producers(view: BrokerView) -> Iterator[Finding]:
@@ -153,7 +153,7 @@ def _of_producers(view: BrokerView) -> Iterator[Finding]:
 
 
 def of_both(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> Iterator[Finding]:
-    yield from of_pair(source, target)
+    yield from checks.pair_findings(source, target)
     if bool(source.producers) is not bool(target.producers):
         fed, unfed = (source, target) if source.producers else (target, source)
         yield found("DR-FAN-002", producers=len(fed.producers), site=fed.site, other_site=unfed.site)
@@ -165,15 +165,15 @@ def of_both(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> I
         yield found("DR-PARITY-001.not_written", target=target.site, differences=brief(differences))
 
 
-BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
+BY_BROKER: Final[Sequence[NamedCheck[BrokerView]]] = (
     *BY_CONSOLE,
-    Named("DR-FAN-001", lambda view: listeners(view.producers_listeners)),
-    Named("DR-FAN-009", lambda view: "it was read" if view.has_id_store else "the settings name none"),
-    Named("DR-FAN-003", lambda view: view.config.agent or "no connector of dr-ctl's own"),
+    NamedCheck("DR-FAN-001", lambda view: checks.listener_states(view.producers_listeners)),
+    NamedCheck("DR-FAN-009", lambda view: "it was read" if view.has_id_store else "the settings name none"),
+    NamedCheck("DR-FAN-003", lambda view: view.config.agent or "no connector of dr-ctl's own"),
 )
-BY_PAIR: Final[Sequence[Named[BrokerView]]] = (
-    Named("DR-FAN-002", lambda view: f"{view.site} {len(view.producers)} producer(s)"),
-    Named("DR-PARITY-001", holding, "the standby has no fewer messages than the serving site"),
-    Named("DR-FAN-007", lambda view: "by the id store" if view.fanout.stored else "by counters"),
+BY_PAIR: Final[Sequence[NamedCheck[BrokerView]]] = (
+    NamedCheck("DR-FAN-002", lambda view: f"{view.site} {len(view.producers)} producer(s)"),
+    NamedCheck("DR-PARITY-001", depth_text, "the standby has no fewer messages than the serving site"),
+    NamedCheck("DR-FAN-007", lambda view: "by the id store" if view.fanout.stored else "by counters"),
 )
 CHECKS: Final = Checks(of_broker, of_both, of_return, is_reinstated, BY_BROKER, BY_PAIR, of_failover=of_failover)

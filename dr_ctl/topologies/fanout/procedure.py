@@ -25,7 +25,7 @@ from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.tools import Sender, StepFailed, Tools, must_be_none
 from dr_ctl.topologies.common.topology import COMMON, TopologyDefinition
 from dr_ctl.topologies.common.verbs import fence, proving, quiesce
-from dr_ctl.topologies.common.verbs.quiesce import LIFTED, to_pause, with_pauses_lifted
+from dr_ctl.topologies.common.verbs.quiesce import LIFTED, queues_to_pause, with_pauses_lifted
 from dr_ctl.topologies.common.wants import DEBTS_CLEARED, SOURCE, TARGET, AtBroker, SiteOf, Want, Wants, draft_of
 from dr_ctl.topologies.fanout import checks, reading
 from dr_ctl.topologies.fanout.checks import CHECKS, CLIENTS_WORKED, Undecided, is_reinstated, possible_duplicates
@@ -58,7 +58,7 @@ def _dispatch_stopped(at: AtBroker) -> list[Call]:
     if not view.open or view.fanout.stored or not view.may_pause:
         return []
     when = "clients take messages while both sites are compared"
-    return [pause(view, queue, when) for queue in to_pause(at)]
+    return [pause(view, queue, when) for queue in queues_to_pause(at)]
 
 
 def _dispatch_resumed(at: AtBroker) -> list[Call]:
@@ -371,7 +371,7 @@ PROCEDURE: Final[Procedure[Snapshot[BrokerView], FanoutTools]] = {
     "probe": VerbHandler(proving.draft_probe, classic.probe),
     "trim": VerbHandler(draft_trim, trim, Undo(target=(wants.pauses_as_before,))),
     # These verbs reinstate a lost site.
-    "residue": fence.counting(residue),
+    "residue": fence.counting_verb(residue),
     "reinstate": VerbHandler(draft_reinstate, reinstate, Undo(source=(wants.pauses_as_before, wants.debts_as_before))),
     "reconcile": VerbHandler(draft_reconcile, reconcile),
 }

@@ -6,12 +6,12 @@ from typing import Final
 
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, RefusalScope, Role, brief
-from dr_ctl.topologies.artemis.broker import BY_LISTENERS, fenced_roles, of_boots, of_link_users
-from dr_ctl.topologies.common import reasons
+from dr_ctl.topologies.artemis.broker import BY_LISTENERS, boot_findings, fenced_roles, link_user_findings
+from dr_ctl.topologies.common import checks, reasons
 from dr_ctl.topologies.common.calls import CLUSTER_PREFIX
-from dr_ctl.topologies.common.checks import Case, Checks, Named, listeners, of_listeners, of_locks, of_pair, of_queues
-from dr_ctl.topologies.common.reasons import nothing_owed
-from dr_ctl.topologies.common.rules import holding, not_accepted
+from dr_ctl.topologies.common.checks import Case, Checks, NamedCheck
+from dr_ctl.topologies.common.reasons import is_reinstated
+from dr_ctl.topologies.common.rules import depth_text, not_accepted
 from dr_ctl.topologies.mirror.view import BrokerView, differences, unexplained
 
 CLOCK_SKEW_MS = 2000
@@ -27,11 +27,11 @@ def of_return(case: Case[BrokerView]) -> Iterator[Finding]:
 
 
 def of_broker(view: BrokerView, _case: Case[BrokerView] | None = None) -> Iterator[Finding]:
-    yield from of_listeners(view)
+    yield from checks.listener_findings(view)
     yield from _of_listeners(view)
     yield from _of_lasting_fence(view)
     yield from _of_link(view)
-    yield from of_queues(view)
+    yield from checks.queue_findings(view)
 
 
 def _of_listeners(view: BrokerView) -> Iterator[Finding]:
@@ -41,14 +41,14 @@ def _of_listeners(view: BrokerView) -> Iterator[Finding]:
         finding = found("DR-DOOR-003.acceptor", broker=view, which=candidates)
         # If no acceptor can be named, the fix takes a restart, so a failover is not refused.
         yield finding if amqp else replace(finding, weighs=finding.weighs & ~RefusalScope.FAILOVER)
-    yield from of_boots(view)
+    yield from boot_findings(view)
     locks = brief([coordinator.name for coordinator in view.coordinators])
     if locks and not view.drives_locks:
         yield found("DR-DOOR-008.old", broker=view, locks=locks, version=view.version)
     elif view.fence.contending:
         yield found("DR-DOOR-008.driven", broker=view, locks=locks)
     else:
-        yield from of_locks(view)
+        yield from checks.lock_findings(view)
 
 
 def _of_lasting_fence(view: BrokerView) -> Iterator[Finding]:
@@ -57,7 +57,7 @@ def _of_lasting_fence(view: BrokerView) -> Iterator[Finding]:
         return
     if view.open and (closed := [match for match in lasting.matches if not view.lets_in(match)]):
         yield found("DR-FENCE-004", broker=view, roles=", ".join(lasting.roles), shut=", ".join(closed), site=view.site)
-    yield from of_link_users(view, lasting.roles, "the link")
+    yield from link_user_findings(view, lasting.roles, "the link")
 
 
 def _of_link(view: BrokerView) -> Iterator[Finding]:
@@ -88,7 +88,7 @@ def surplus(case: Case[BrokerView], view: BrokerView, peer: BrokerView) -> dict[
 
 
 def of_both(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> Iterator[Finding]:
-    yield from of_pair(source, target)
+    yield from checks.pair_findings(source, target)
     skew = abs(source.now_ms - target.now_ms)
     if skew > CLOCK_SKEW_MS:
         yield found("DR-PAIR-003", skew=f"{skew / 1000:.1f}")
@@ -128,24 +128,24 @@ def _outflow_text(view: BrokerView) -> str | None:
     return f"{view.outflow.depth} to ship" if view.outflow is not None else "no outflow"
 
 
-BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
-    Named("DR-DOOR-003", lambda view: listeners(view.link.listeners)),
+BY_BROKER: Final[Sequence[NamedCheck[BrokerView]]] = (
+    NamedCheck("DR-DOOR-003", lambda view: checks.listener_states(view.link.listeners)),
     *BY_LISTENERS,
-    Named("DR-FENCE-004", fenced_roles),
-    Named("DR-FENCE-005", fenced_roles, "the roles of the link's user are known"),
-    Named("DR-FENCE-006", fenced_roles, "a lasting fence does not affect the link"),
-    Named("DR-LINK-009", _links_text),
-    Named("DR-LINK-001", _links_text, "the link to the peer is known"),
-    Named("DR-LINK-002", _outflow_text),
-    Named("DR-LINK-003", _link_text),
-    Named("DR-LINK-004", _link_text, "the link is attached"),
-    Named("DR-LINK-005", _outflow_text, "the outflow is not paused"),
-    Named("DR-LINK-006", lambda view: f"{len(view.queues)} queue(s) read"),
+    NamedCheck("DR-FENCE-004", fenced_roles),
+    NamedCheck("DR-FENCE-005", fenced_roles, "the roles of the link's user are known"),
+    NamedCheck("DR-FENCE-006", fenced_roles, "a lasting fence does not affect the link"),
+    NamedCheck("DR-LINK-009", _links_text),
+    NamedCheck("DR-LINK-001", _links_text, "the link to the peer is known"),
+    NamedCheck("DR-LINK-002", _outflow_text),
+    NamedCheck("DR-LINK-003", _link_text),
+    NamedCheck("DR-LINK-004", _link_text, "the link is attached"),
+    NamedCheck("DR-LINK-005", _outflow_text, "the outflow is not paused"),
+    NamedCheck("DR-LINK-006", lambda view: f"{len(view.queues)} queue(s) read"),
 )
-BY_PAIR: Final[Sequence[Named[BrokerView]]] = (
-    Named("DR-PAIR-003", lambda view: f"{view.site} {view.now_ms}"),
-    Named("DR-PARITY-001", holding, "the queues hold the same"),
-    Named("DR-PARITY-002", holding),
-    Named("DR-MQTT-001", lambda view: f"{view.site} {brief(view.stays) or 'nothing'}"),
+BY_PAIR: Final[Sequence[NamedCheck[BrokerView]]] = (
+    NamedCheck("DR-PAIR-003", lambda view: f"{view.site} {view.now_ms}"),
+    NamedCheck("DR-PARITY-001", depth_text, "the queues hold the same"),
+    NamedCheck("DR-PARITY-002", depth_text),
+    NamedCheck("DR-MQTT-001", lambda view: f"{view.site} {brief(view.stays) or 'nothing'}"),
 )
-CHECKS: Final = Checks(of_broker, of_both, of_return, nothing_owed, BY_BROKER, BY_PAIR, surplus)
+CHECKS: Final = Checks(of_broker, of_both, of_return, is_reinstated, BY_BROKER, BY_PAIR, surplus)

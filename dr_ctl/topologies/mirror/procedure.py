@@ -23,7 +23,7 @@ from dr_ctl.topologies.artemis.broker import CREATE_QUEUE, MOVE
 from dr_ctl.topologies.artemis.reading import Origin, identity
 from dr_ctl.topologies.common import wants
 from dr_ctl.topologies.common.calls import call, pause, quarantine_queue, request
-from dr_ctl.topologies.common.reasons import nothing_owed
+from dr_ctl.topologies.common.reasons import is_reinstated
 from dr_ctl.topologies.common.recipe import Procedure, Undo, VerbHandler
 from dr_ctl.topologies.common.rules import Counts, Rules, selected
 from dr_ctl.topologies.common.session import ReadScope
@@ -33,7 +33,7 @@ from dr_ctl.topologies.common.verbs import fence
 from dr_ctl.topologies.common.verbs.fence import residue_outcome
 from dr_ctl.topologies.common.verbs.proving import QUIET_READINGS
 from dr_ctl.topologies.common.verbs.quiesce import LIFTED, with_pauses_lifted
-from dr_ctl.topologies.common.verbs.undoing import as_before
+from dr_ctl.topologies.common.verbs.undoing import undo_step
 from dr_ctl.topologies.common.view import Residue
 from dr_ctl.topologies.common.waiting import MAX_REPAIRS, SMALL_OUTFLOW, Direction, Wait, attached
 from dr_ctl.topologies.common.wants import SOURCE, TARGET, AtBroker, Wants, draft_of, links_as_before
@@ -359,13 +359,13 @@ def count_residue(tools: MirrorTools, move: Move, context: StepContext, was_open
 
 
 def reinstate(tools: MirrorTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    if nothing_owed(tools.observer.observe(), move):
+    if is_reinstated(tools.observer.observe(), move):
         # An earlier process may have died right after it cleared the debts, so queues are not paused again.
         if all(not residue.messages and not residue.acks for residue in tools.residue.values()):
             tools.return_result.start_counting()
         return NotNeeded(f"{move.target} is reinstated already")
     if failed_calls := tools.send_calls(QUEUES_PAUSED, move, context):
-        return Failed(f"could not pause {brief([call.thing for call in failed_calls])}")
+        return Failed(f"could not pause {brief([call.resource for call in failed_calls])}")
     before = {view.pair: (view, _origins(tools, view)) for view in tools.observer.read_at(move.source)}
     tools.send_calls(LINK_ADMITTED, move, context)  # the wait below shows what failed
     link_ends = tools.observer.between(move.target, move.source)
@@ -506,14 +506,14 @@ def _find_consumed(tools: MirrorTools, view: BrokerView, consumed: Mapping[str, 
     return leftovers
 
 
-UNDO_REINSTATE: Final = Undo(wants.RETURN_AS_BEFORE, by=partial(as_before, once_shut=move_consumed_aside))
+UNDO_REINSTATE: Final = Undo(wants.RETURN_AS_BEFORE, by=partial(undo_step, after_closing=move_consumed_aside))
 PROCEDURE: Final[Procedure[MirrorSnapshot, MirrorTools]] = {
     **COMMON,
     "catch-up": VerbHandler(draft_catch_up, catch_up, UNDO_LINK),
     "drain": VerbHandler(draft_drain, drain, UNDO_LINK),
     "restart-link": VerbHandler(draft_restart, restart_link, UNDO_LINK),
     # These verbs reinstate a lost site.
-    "residue": fence.counting(count_residue, _activity_text),
+    "residue": fence.counting_verb(count_residue, _activity_text),
     "reinstate": VerbHandler(draft_reinstate, reinstate, UNDO_REINSTATE),
     "reconcile": VerbHandler(draft_reconcile, reconcile),
 }
@@ -521,4 +521,4 @@ NOT_COMPARED: Final = (
     f"whether messages are the same, and not only as many: in queues deeper than {ORIGINS_UP_TO}, beside delayed "
     "messages, and where a broker does not show a message's origin"
 )
-TOPOLOGY: Final = TopologyDefinition(PROCEDURE, CHECKS, READS, MirrorTools, cannot_tell=(NOT_COMPARED,))
+TOPOLOGY: Final = TopologyDefinition(PROCEDURE, CHECKS, READS, MirrorTools, unreadable=(NOT_COMPARED,))

@@ -75,7 +75,7 @@ class MirrorLink(Link["BrokerView"]):
         return [call(self.view, goal, match, request, text)]
 
     def holds(self, call: Call) -> bool | None:
-        if self.rights_revoked is not None and call.thing == self.view.config.mirrored:
+        if self.rights_revoked is not None and call.resource == self.view.config.mirrored:
             return self.rights_revoked is (call.goal is Goal.REVOKE)
         return super().holds(call)
 

@@ -10,9 +10,9 @@ from dr_ctl.core.notation import duration
 from dr_ctl.engine.operations import FAILBACK
 from dr_ctl.engine.plan import Goal
 from dr_ctl.topologies.classic.beans import STOPS
-from dr_ctl.topologies.classic.broker import BY_CONSOLE, of_pausing, of_permits
-from dr_ctl.topologies.common import reasons
-from dr_ctl.topologies.common.checks import Case, Checks, Named, of_listeners, of_queues
+from dr_ctl.topologies.classic.broker import BY_CONSOLE, pausing_findings, policy_findings
+from dr_ctl.topologies.common import checks, reasons
+from dr_ctl.topologies.common.checks import Case, Checks, NamedCheck
 from dr_ctl.topologies.common.gate import accepting
 from dr_ctl.topologies.sharedstore.view import BrokerView, both_serve, ending
 
@@ -49,14 +49,14 @@ def of_broker(view: BrokerView, case: Case[BrokerView] | None = None) -> Iterato
             yield replace(finding, severity=Severity.ERROR)
         elif not (gave_up and finding.id == "DR-STORE-004"):
             yield finding
-    yield from of_pausing(view, case)
+    yield from pausing_findings(view, case)
 
 
 def _of_broker(view: BrokerView, accepted: Mapping[str, int]) -> Iterator[Finding]:
     if view.answered:
-        yield from of_listeners(view)
-        yield from of_permits(view, () if Goal.STOP in view.store.commands else (STOPS,))
-        yield from of_queues(view)
+        yield from checks.listener_findings(view)
+        yield from policy_findings(view, () if Goal.STOP in view.store.commands else (STOPS,))
+        yield from checks.queue_findings(view)
         yield from _of_lock(view)
         yield from of_missing_in_store(view.in_memory, accepted)
     else:
@@ -140,17 +140,19 @@ def _process_text(view: BrokerView) -> str:
     return {True: "its process runs", False: "its process does not run", None: "its process is unknown"}[view.runs]
 
 
-BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
+BY_BROKER: Final[Sequence[NamedCheck[BrokerView]]] = (
     *(replace(check, read=_of_holder(check.read)) for check in BY_CONSOLE),
-    Named("DR-STORE-001", _lock_text),
-    Named("DR-STORE-002", _of_holder(_lock_text)),
-    Named("DR-STORE-014", _lock_text),
-    Named("DR-STORE-003", _of_holder(_lock_text)),
-    Named("DR-STORE-013", _of_holder(_lock_text)),
-    Named("DR-STORE-008", _of_holder(lambda view: f"{sum(view.in_memory.values())} message(s) in memory only")),
-    Named("DR-STORE-004", _process_text),
-    Named("DR-STORE-005", lambda view: f"every {duration(view.store.keep_alive_s)} of {duration(view.store.lease_s)}"),
-    Named("DR-STORE-006", _clock_text),
-    Named("DR-STORE-007", _process_text),
+    NamedCheck("DR-STORE-001", _lock_text),
+    NamedCheck("DR-STORE-002", _of_holder(_lock_text)),
+    NamedCheck("DR-STORE-014", _lock_text),
+    NamedCheck("DR-STORE-003", _of_holder(_lock_text)),
+    NamedCheck("DR-STORE-013", _of_holder(_lock_text)),
+    NamedCheck("DR-STORE-008", _of_holder(lambda view: f"{sum(view.in_memory.values())} message(s) in memory only")),
+    NamedCheck("DR-STORE-004", _process_text),
+    NamedCheck(
+        "DR-STORE-005", lambda view: f"every {duration(view.store.keep_alive_s)} of {duration(view.store.lease_s)}"
+    ),
+    NamedCheck("DR-STORE-006", _clock_text),
+    NamedCheck("DR-STORE-007", _process_text),
 )
 CHECKS: Final = Checks(of_broker, lambda *_: (), of_return, reasons.is_settled, BY_BROKER, ())

@@ -118,7 +118,7 @@ class CommandClient:
 
     def send(self, call: Call) -> Outcome:
         words: Any = call.request["run"]
-        subject = f"the {call.goal.value} command of {call.thing}"
+        subject = f"the {call.goal.value} command of {call.resource}"
         return self._context.run(subject, words, self._settings.timeout, self._facts)
 
     def close(self) -> None: ...
@@ -154,7 +154,7 @@ class HttpClient:
         self._http.close()
 
     def _request(self, method: str, url: str, timeout_s: float) -> tuple[int, str]:
-        answer = self._http.ask(method, url, timeout_s=timeout_s, most=_LINE_BYTES)
+        answer = self._http.ask(method, url, timeout_s=timeout_s, max_bytes=_LINE_BYTES)
         return answer.status, answer.body[:_LINE_BYTES].decode("utf-8", "replace").strip()
 
 
@@ -215,7 +215,7 @@ class WorkloadSites(Companion):
         if (why := _why_locked(call, lease)) is not None:
             return Failed(why)
         try:
-            return self._clients[call.site, call.thing].send(call)
+            return self._clients[call.site, call.resource].send(call)
         except (LoginRefused, Throttled, SecretMissing) as error:
             return Failed(str(error))
         except Unreachable as error:

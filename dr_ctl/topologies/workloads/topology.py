@@ -73,7 +73,7 @@ class DriverWithWorkloads(Generic[S]):
         for call in calls:
             snapshot, why = self._bring_about(call, context)
             if why is not None:
-                self._may_stop_late.add((call.site, call.thing))
+                self._may_stop_late.add((call.site, call.resource))
                 finding = found("DR-WORK-003", workload=snapshot, why=why)
                 worked = Unknown if snapshot.runs is None else Failed
                 return worked(finding.text, findings=(finding,))
@@ -124,8 +124,8 @@ class DriverWithWorkloads(Generic[S]):
     def _why_not_beside(self, call: Call, move: Move, *, undoing: bool = False) -> str | None:
         """Return the reason why a singleton is not started: it runs at the other site, or may run there. An undo starts
         it unless it is read as running there, because this run has not started it there."""
-        starts = call.goal is Goal.START and self._sites.is_singleton(call.thing)
-        for other in self._sites.others(call.site, call.thing) if starts else ():
+        starts = call.goal is Goal.START and self._sites.is_singleton(call.resource)
+        for other in self._sites.others(call.site, call.resource) if starts else ():
             if other.runs:
                 return f"it is a singleton, and it runs at {other.site}"
             fails_over = move.spec.operation == FAILOVER
@@ -146,8 +146,8 @@ class DriverWithWorkloads(Generic[S]):
         if (reason := why_not(call)) is not None:
             return snapshot, reason
         if call.goal is Goal.START:
-            self._may_stop_late.discard((call.site, call.thing))
-        ends_s = context.monotonic() + self._sites.workloads[call.site, call.thing].timeout
+            self._may_stop_late.discard((call.site, call.resource))
+        ends_s = context.monotonic() + self._sites.workloads[call.site, call.resource].timeout
         [outcome] = context.change([call], lambda calls: [self._sites.send(call, self._lease) for call in calls])
         waited = context.until(
             lambda: self._read_now(call),
@@ -155,7 +155,7 @@ class DriverWithWorkloads(Generic[S]):
             hopeless=lambda _: isinstance(outcome, Failed),
             within_s=ends_s - context.monotonic(),
             poll_s=self._timeouts.of(WorkloadTimeouts).poll_s,
-            meanwhile=lambda now: context.report_waiting(f"{call.thing} at {call.site}", None, f"it is {now.state}"),
+            meanwhile=lambda now: context.report_waiting(f"{call.resource} at {call.site}", None, f"it is {now.state}"),
         )
         return waited.reading, None if waited.satisfied else _why_no_effect(outcome, waited.reading)
 
@@ -165,7 +165,7 @@ class DriverWithWorkloads(Generic[S]):
         missing = [call for call in calls if self._may_stop_later(call) or not recipe.holds(call, self._read_now(call))]
         if not missing:
             return NotNeeded("as it was")
-        starts = [call.thing for call in missing if call.goal is Goal.START and call.site == move.source]
+        starts = [call.resource for call in missing if call.goal is Goal.START and call.site == move.source]
         if starts and part_of(self._bare.observe(), move.spec).roles[move.target] is Role.SERVING:
             return Failed(f"{move.target} is open: {brief(starts)} not started at {move.source}")
 
@@ -186,14 +186,14 @@ class DriverWithWorkloads(Generic[S]):
         )
         if waited.satisfied:
             return Done("as it was")
-        return Failed(brief([f"{call.thing} at {call.site}: {why}" for call, why in waited.reading.items()]))
+        return Failed(brief([f"{call.resource} at {call.site}: {why}" for call, why in waited.reading.items()]))
 
     def _may_stop_later(self, call: Call) -> bool:
         """Say whether a stop of this run may still have an effect: then a start is sent although the workload runs."""
-        return call.goal is Goal.START and (call.site, call.thing) in self._may_stop_late
+        return call.goal is Goal.START and (call.site, call.resource) in self._may_stop_late
 
     def _read_now(self, call: Call) -> WorkloadSnapshot:
-        [snapshot] = self._sites.read_at((call.site, call.thing))
+        [snapshot] = self._sites.read_at((call.site, call.resource))
         return snapshot
 
 
@@ -208,7 +208,7 @@ def _why_no_effect(outcome: Outcome, snapshot: WorkloadSnapshot) -> str:
 def _with_states(outcome: Outcome, calls: Sequence[Call], state: str) -> Outcome:
     if not calls:
         return outcome
-    names = list(dict.fromkeys(call.thing for call in calls))
+    names = list(dict.fromkeys(call.resource for call in calls))
     now: Json = {**dict.fromkeys(names, state)}
     text, evidence = f"{outcome.text}; {', '.join(names)} {state}", {**outcome.evidence, "workloads": now}
     if isinstance(outcome, NotNeeded):

@@ -15,7 +15,7 @@ from proton.handlers import MessagingHandler, TransactionHandler
 from proton.reactor import Container, LinkOption, Selector, Transaction
 
 from dr_ctl.stomp_io.address import Address, Login
-from dr_ctl.stomp_io.client import ConnectionLost, SaidError
+from dr_ctl.stomp_io.client import ConnectionLost, RequestRefused
 from dr_ctl_lab.lab.clients.client import (
     ID_HEADER,
     LOGIN_S,
@@ -201,7 +201,7 @@ class AmqpClient(MessagingHandler, TransactionHandler):
             self._inbox.append(Confirmed(confirm))
 
     def on_rejected(self, event: Any) -> None:
-        self._error = SaidError(f"{self._address}: a message was refused: {event.delivery.remote.condition}")
+        self._error = RequestRefused(f"{self._address}: a message was refused: {event.delivery.remote.condition}")
 
     def on_released(self, event: Any) -> None:
         self.on_rejected(event)
@@ -229,10 +229,10 @@ class AmqpClient(MessagingHandler, TransactionHandler):
         self.on_transaction_commit_failed(event)
 
     def on_link_error(self, event: Any) -> None:
-        self._error = SaidError(f"{self._address}: {event.link.remote_condition}")
+        self._error = RequestRefused(f"{self._address}: {event.link.remote_condition}")
 
     def on_session_error(self, event: Any) -> None:
-        self._error = SaidError(f"{self._address}: {event.session.remote_condition}")
+        self._error = RequestRefused(f"{self._address}: {event.session.remote_condition}")
 
     def on_connection_error(self, event: Any) -> None:
         self._error = ConnectionLost(f"{self._address}: {event.connection.remote_condition}")
@@ -243,7 +243,7 @@ class AmqpClient(MessagingHandler, TransactionHandler):
 
     def on_transport_error(self, event: Any) -> None:
         refused = event.transport.condition is not None and "unauthorized" in str(event.transport.condition)
-        self._error = (SaidError if refused else ConnectionLost)(f"{self._address}: {event.transport.condition}")
+        self._error = (RequestRefused if refused else ConnectionLost)(f"{self._address}: {event.transport.condition}")
 
     def on_disconnected(self, event: Any) -> None:
         del event

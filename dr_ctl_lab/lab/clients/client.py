@@ -3,7 +3,7 @@ confirmations.
 
 A send, a subscription or an acknowledgement may have a name: `Confirmed` with that name follows once the broker has
 confirmed it. Without a confirmation it is in doubt when the connection is lost. `ConnectionLost` means that the
-connection is gone, `SaidError` that the broker refused.
+connection is gone, `RequestRefused` that the broker refused.
 """
 
 from collections.abc import Mapping, Sequence

@@ -20,7 +20,7 @@ from typing import Final
 
 from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.stomp_io.address import Address, Login
-from dr_ctl.stomp_io.client import ConnectionLost, SaidError
+from dr_ctl.stomp_io.client import ConnectionLost, RequestRefused
 from dr_ctl_lab.lab.cache import cache_dir, locked
 from dr_ctl_lab.lab.clients.client import (
     ID_HEADER,
@@ -83,7 +83,7 @@ class Jvm:
         self._listener: threading.Thread | None = None
 
     def client(self, protocol: Proto, address: Address, login: Login) -> JmsClient:
-        """Connect. ConnectionLost where no client is let in, SaidError where the broker refuses."""
+        """Connect. ConnectionLost where no client is let in, RequestRefused where the broker refuses."""
         factory, options, mode = _FACTORIES[protocol]
         with self._lock:
             if self._process is None or self._process.poll() is not None:
@@ -206,7 +206,7 @@ class JmsClient:
             case ["confirmed", name]:
                 return Confirmed(name)
             case ["refused", text]:
-                raise SaidError(f"{self._address}: {text}")
+                raise RequestRefused(f"{self._address}: {text}")
             case _:
                 raise ConnectionLost(f"{self._address}: {' '.join(words)}")
 

@@ -14,7 +14,7 @@ import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion
 
 from dr_ctl.stomp_io.address import Address, Login
-from dr_ctl.stomp_io.client import ConnectionLost, SaidError
+from dr_ctl.stomp_io.client import ConnectionLost, RequestRefused
 from dr_ctl_lab.lab.clients.client import (
     FORWARDED,
     LOGIN_S,
@@ -106,7 +106,7 @@ class MqttClient:
                 self.close(politely=False)
                 raise ConnectionLost(f"{self._address}: no answer to the login")
         if not self._answered:
-            raise SaidError(f"{self._address}: not let in")
+            raise RequestRefused(f"{self._address}: not let in")
 
     def _expect_confirmation(self, value: tuple[Any, int | None], confirm: str | None) -> None:
         self._checked(value[0])

@@ -127,7 +127,7 @@ def _acceptor(acceptor: Acceptor, parameters: Callable[[Acceptor], Mapping[str, 
 
 def _listeners(broker: ArtemisBroker, acceptor: Acceptor) -> Operations:
     if (coordinator := locks.coordinator_of(broker, acceptor.name)) is not None:
-        return {"start()": coordinator.lock.reassign, "stop()": coordinator.stop}
+        return {"start()": coordinator.lock.settle, "stop()": coordinator.stop}
     return {"start()": lambda: broker.open_listener(acceptor), "stop()": lambda: broker.close_listener(acceptor)}
 
 

@@ -23,7 +23,7 @@ class Lock:
     coordinators: list["Coordinator"] = field(default_factory=list)
     leased: bool = False
 
-    def reassign(self) -> None:
+    def settle(self) -> None:
         for coordinator in self.coordinators:
             coordinator.locked &= coordinator.broker.alive
         if not (self.leased or any(coordinator.locked for coordinator in self.coordinators)):
@@ -46,12 +46,12 @@ class Coordinator:
 
     def start(self) -> None:
         self.started = True
-        self.lock.reassign()
+        self.lock.settle()
 
     def stop(self) -> None:
         self.started = self.locked = False
         self.broker.close_listener(self.broker.acceptors[self.listener])
-        self.lock.reassign()
+        self.lock.settle()
 
     @property
     def status(self) -> str:
@@ -60,7 +60,7 @@ class Coordinator:
 
 def listing(broker: "ArtemisBroker") -> str:
     for coordinator in broker.coordinators:
-        coordinator.lock.reassign()
+        coordinator.lock.settle()
     kind = "org.apache.activemq.artemis.lockmanager.file.FileBasedLockManager"
     return json.dumps(
         [

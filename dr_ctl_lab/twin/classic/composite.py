@@ -11,7 +11,7 @@ from dr_ctl_lab.twin.messages import Message
 PATH: Final = "JMSActiveMQBrokerPath"
 ORIGINAL: Final = "original-destination"
 # To a selector the path of a new message is the word 'null', not SQL's null.
-IS_NEW: Final = f"{PATH} = 'null'"
+BORN_HERE: Final = f"{PATH} = 'null'"
 # STOMP headers with another name in selectors.
 FIELDS: Final = {"correlation-id": "JMSCorrelationID", "type": "JMSType", "reply-to": "JMSReplyTo"}
 _TEXTS: Final = {name: header for header, name in FIELDS.items()}

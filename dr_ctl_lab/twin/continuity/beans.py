@@ -122,8 +122,8 @@ def _server_operations(broker: ContinuityBroker) -> Operations:
         )
         return _settled(queue)
 
-    def update(name: str, routing: str, filter_: str | None, most: int | None, *options: Any) -> str:
-        del routing, options
+    def update(name: str, routing: str, filter_: str | None, most: int | None, *rest: Any) -> str:
+        del routing, rest
         queue = broker.queue(name)
         queue.filter = filter_
         queue.options |= {"max-consumers": most} if most is not None else {}

@@ -10,7 +10,7 @@ from dr_ctl_lab.twin.artemis import current, names
 from dr_ctl_lab.twin.artemis.beans import TEXT
 from dr_ctl_lab.twin.bean import ILLEGAL, Bean, Operations
 from dr_ctl_lab.twin.messages import Queue
-from dr_ctl_lab.twin.mirror import listings as mirror_listings
+from dr_ctl_lab.twin.mirror import listings as own
 from dr_ctl_lab.twin.mirror.broker import MirrorBroker
 from dr_ctl_lab.twin.mirror.outflow import Outflow
 from dr_ctl_lab.twin.parts import BrokerError
@@ -52,7 +52,7 @@ def server(broker: MirrorBroker) -> dict[str, Any]:
     return {
         **row,
         "PendingMirrorAcks": len(broker.pending),
-        "ConnectionCount": len(mirror_listings.connections(broker)),
+        "ConnectionCount": len(own.connections(broker)),
         "QueueNames": [*row["QueueNames"], *outflows],
         "AddressNames": [*row["AddressNames"], *outflows],
         "QueueCount": row["QueueCount"] + len(outflows),
@@ -71,9 +71,7 @@ def server_operations(broker: MirrorBroker) -> Operations:
 
     return {
         **current.server_operations(broker),
-        **current.paged_listings(
-            partial(mirror_listings.connections, broker), partial(mirror_listings.consumers, broker)
-        ),
+        **current.paged_listings(partial(own.connections, broker), partial(own.consumers, broker)),
         f"startBrokerConnection({TEXT})": on_link(broker.start_link),
         f"stopBrokerConnection({TEXT})": on_link(broker.stop_link),
         "listBrokerConnections()": lambda: json.dumps([_link_row(broker)] if broker.link.configured else []),
@@ -124,11 +122,12 @@ def _outflow_operations(out: Outflow, broker: MirrorBroker) -> Operations:
         if not text:
             return len(out.events)
         selects = common.parsed_filter(text)
-        return sum(selects(partial(mirror_listings.annotation, event)) for event in list(out.events)[out.under_way :])
+        waiting = list(out.events)[out.under_way :]
+        return sum(selects(lambda name, options=waiter: own.annotation(options, name)) for waiter in waiting)  # type: ignore[misc]
 
     return {
         **_pausing(out, broker),
-        "browse(int,int)": lambda page, size: mirror_listings.browse(out, broker.node, page, size),
+        "browse(int,int)": lambda page, size: own.browse(out, broker.node, page, size),
         "countMessages()": count,
         f"countMessages({TEXT})": count,
     }

@@ -18,7 +18,7 @@ from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.artemis.broker import ArtemisRequests, Group, without_bridges
 from dr_ctl.topologies.artemis.reading import Documents, must_be_active, read_group
 from dr_ctl.topologies.common.calls import debt_name, debts_of, is_debt, numbered
-from dr_ctl.topologies.common.checks import of_mqtt
+from dr_ctl.topologies.common.checks import mqtt_findings
 from dr_ctl.topologies.common.session import EVERYTHING, FOR_FENCE, ReadScope
 from dr_ctl.topologies.common.view import Connection, Queue
 from dr_ctl.topologies.mirror.reading import Session
@@ -265,8 +265,8 @@ def test_retained_messages_and_kept_sessions_stay(queues: list[Queue], stays: tu
 )
 def test_what_stays_is_a_warning_at_the_serving_site_alone(kept: Queue, what: str, remedy: str) -> None:
     keeps, keeps_not = broker("london", kept), broker("paris")
-    [finding] = of_mqtt(keeps, keeps_not)
+    [finding] = mqtt_findings(keeps, keeps_not)
     assert (finding.id, finding.remedy[: len(remedy)]) == ("DR-MQTT-001", remedy)
     assert finding.remedy.count(".") == 1
     assert finding.text == f"london/orders-1: no link brings this to paris: {what}"
-    assert list(of_mqtt(keeps_not, keeps)) == []
+    assert list(mqtt_findings(keeps_not, keeps)) == []

@@ -549,7 +549,7 @@ def test_one_reading_costs_as_much_as_it_has_queues(monkeypatch: pytest.MonkeyPa
 
 
 def told(calls: tuple[Call, ...]) -> list[tuple[str, Goal, str]]:
-    return [(call.site, call.goal, call.thing) for call in calls]
+    return [(call.site, call.goal, call.resource) for call in calls]
 
 
 def closing(site: str, *units: str) -> list[tuple[str, Goal, str]]:
@@ -609,7 +609,7 @@ def test_an_unfence_opens_no_listener_behind_which_a_queue_of_the_other_site_wou
     london: BrokerView, paris: BrokerView, is_opened: bool
 ) -> None:
     assert (
-        "clients" in [call.thing for call in drafted("unfence", "unfence", snapshot(london, paris)).calls]
+        "clients" in [call.resource for call in drafted("unfence", "unfence", snapshot(london, paris)).calls]
     ) is is_opened
 
 
@@ -631,14 +631,14 @@ def test_a_fence_by_itself_pays_its_debt_where_it_is_of_all(london: BrokerView, 
 
 def test_a_return_pauses_no_queue_again_that_a_run_has_left_paused() -> None:
     calls = drafted("reinstate", "reinstate", snapshot(BY_RUN, PARIS)).calls
-    assert [call.thing for call in calls if call.goal is Goal.PAUSE] == ["audit"]
-    resumed = {call.thing: call.when == WAS_PAUSED for call in calls if call.goal is Goal.RESUME}
+    assert [call.resource for call in calls if call.goal is Goal.PAUSE] == ["audit"]
+    resumed = {call.resource: call.when == WAS_PAUSED for call in calls if call.goal is Goal.RESUME}
     assert resumed == {"orders": False, "audit": True}
 
 
 def test_a_wait_may_restart_the_bridges_of_what_moves_and_of_the_ids_only() -> None:
     draft = drafted("drain", "swapover", units=("orders",))
-    names = {call.thing for call in draft.calls}
+    names = {call.resource for call in draft.calls}
     assert names == {"bridge.mirror.paris.orders", "bridge.mirror.paris.notification.ids"}
     assert all(call.when is not None for call in draft.calls)
     assert {call.goal for call in draft.inverse} == {Goal.LINK_UP}

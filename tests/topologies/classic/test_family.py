@@ -39,8 +39,8 @@ def test_names_and_ids_are_encoded_as_the_broker_does() -> None:
 
 
 def test_whether_an_operation_may_be_called_is_asked_of_a_bean_that_nobody_has() -> None:
-    assert all("dr-ctl.nobody" in may.bean for item in EVERY for may in item.asked("b"))
-    with pytest.raises(ValueError, match="nobody has"):
+    assert all("dr-ctl.nobody" in may.bean for item in EVERY for may in item.tests("b"))
+    with pytest.raises(ValueError, match="never exists"):
         MayCall(CONNECTOR, "stop()").body()
     # Only a refusal by the policy denies, of the name alone too, and says the line of the policy to change.
     no, none = Answer(PolicyRefused("no")), Answer(NoSuchBean("none"))

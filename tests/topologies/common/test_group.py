@@ -23,7 +23,7 @@ from dr_ctl.stomp_io.address import Closed, Connected, LoginResult
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.reading import NODE_FAMILY
 from dr_ctl.topologies.common import wants
-from dr_ctl.topologies.common.group import Group, GroupWire, NobodyActive, Process, Unserved, may_take_over
+from dr_ctl.topologies.common.group import Group, GroupWire, InactivityRecord, NobodyActive, Process, may_take_over
 from dr_ctl.topologies.common.snapshot import Silent
 from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.mirror.view import BrokerView
@@ -97,7 +97,7 @@ class Site:
         """As a new command has it."""
         nodes = {"a": self.a, "b": self.b}
         processes = [Process(name, f"http://{name}", None) for name in nodes]
-        unserved = Unserved(self.folder / "note")
+        inactivity = InactivityRecord(self.folder / "note")
         return Group(
             "london/orders-1",
             processes,
@@ -105,14 +105,14 @@ class Site:
             lambda process, _: nodes[process.name].login_result,
             NODE_FAMILY,
             90.0,
-            unserved,
+            inactivity,
         )
 
     def role(self, group: Group | None = None) -> Role:
         """What a reading makes of it, where none is active."""
         group = group or self.group()
         with pytest.raises(NobodyActive) as caught:
-            group.found()
+            group.active_nodes()
         refuses = all(reading.state is REFUSES for reading in group.readings)
         return Silent("orders-1", "london", caught.value, refuses, group.readings, group.left_s).role
 
@@ -150,8 +150,8 @@ def test_a_refusal_of_every_node_is_no_end_before_the_time_of_a_takeover_is_over
     site.a.error = site.b.error = DEAD
     assert (site.role(), site.group().left_s) == (Role.UNKNOWN, 0.0)
     site.clock.moment += timedelta(seconds=89)
-    with pytest.raises(NobodyActive, match=r"a refuses, b refuses; within 1 s another one may be") as caught:
-        site.group().found()
+    with pytest.raises(NobodyActive, match=r"a refuses, b refuses; within 1 s another one may become active") as caught:
+        site.group().active_nodes()
     assert caught.value.refused
     site.clock.moment += timedelta(seconds=1)
     assert site.role() is Role.DOWN
@@ -165,7 +165,7 @@ def test_a_refusal_of_every_node_is_no_end_before_the_time_of_a_takeover_is_over
     site.clock.moment += timedelta(seconds=90)
     assert site.role() is Role.DOWN
     site.b.error, site.b.active = None, True
-    site.group().found()
+    site.group().active_nodes()
     site.b.error = DEAD
     assert site.role() is Role.UNKNOWN
 
@@ -194,7 +194,7 @@ def test_two_active_nodes_are_seen_and_both_get_what_is_changed(site: Site) -> N
     site.b.active = True
     group = site.group()
 
-    assert len(group.found()) == 2
+    assert len(group.active_nodes()) == 2
     GroupWire(group, every=True).post([{"mbean": beans.server("la")}], 1.0)
 
     assert (site.a.got, site.b.got) == ([beans.server("la")], [beans.server("lb")])
@@ -203,12 +203,12 @@ def test_two_active_nodes_are_seen_and_both_get_what_is_changed(site: Site) -> N
 def test_a_node_that_hangs_does_not_slow_the_active_one_down(site: Site) -> None:
     site.b.hangs = Event()
     group = site.group()
-    group.found()
+    group.active_nodes()
     began = monotonic()
     for _ in range(20):
-        group.begin(group.last)
+        group.ask_nodes(group.last_active)
         ask(GroupWire(group), "la")
-        group.end(group.last)
+        group.collect_answers(group.last_active)
 
     took_s = monotonic() - began
     site.b.hangs.set()

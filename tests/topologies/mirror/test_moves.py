@@ -263,7 +263,7 @@ def test_a_lost_site_that_a_hook_has_cut_off_is_not_owed_a_fence() -> None:
 
 
 def told(calls: Sequence[Call]) -> str:
-    return "; ".join(f"{call.site} {call.goal.value} {call.thing}" for call in calls)
+    return "; ".join(f"{call.site} {call.goal.value} {call.resource}" for call in calls)
 
 
 def test_what_is_not_replicated_is_named() -> None:

@@ -97,7 +97,7 @@ def sites(folder: Path, *workloads: dict[str, Any], read_s: float = 2.0) -> Work
     path = shell.settings(password={"plain": "p"})
     with shell.edited() as result:
         result["sites"]["london"]["workloads"] = list(workloads)
-    return WorkloadSites(load(path), Timeouts(own=(WorkloadTimeouts(read_s=read_s),)))
+    return WorkloadSites(load(path), Timeouts(of_topologies=(WorkloadTimeouts(read_s=read_s),)))
 
 
 def sent(of: WorkloadSites, name: str, goal: Goal, part: str | None = None) -> Outcome:

@@ -1,1 +1,1 @@
-"""Topologies share these verbs. A draft is pure, and the act that carries it out stands beside it."""
+"""The verbs that topologies share: for each a pure draft, and the act that executes it."""

@@ -1,5 +1,5 @@
-"""`activate` opens the target's listeners pair by pair, and shows that clients are let in. If some may have opened, the
-others are tried again until the time is over: the run cannot go back, and late service is better than none."""
+"""`activate` opens the target's listeners pair by pair, and shows that clients are let in. Once some may have opened,
+the run cannot go back: it repeats the calls for the others until the time is over."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -12,17 +12,17 @@ from dr_ctl.engine.plan import ALL, Call, Goal, PlannedStep, in_phase
 from dr_ctl.engine.ports import Done, Failed, Move, NotNeeded, Outcome, StepContext, StepPlan, Unknown
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.topologies.common import receipts
-from dr_ctl.topologies.common.calls import left_of, resume
-from dr_ctl.topologies.common.checks import of_locks
-from dr_ctl.topologies.common.reasons import came_back_open, let_in_again, paused_at
+from dr_ctl.topologies.common.calls import missing_effects, resume
+from dr_ctl.topologies.common.checks import lock_findings
+from dr_ctl.topologies.common.reasons import came_back_open, ended_quarantine, paused_at
 from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.session import FOR_OPENING, ReadScope
 from dr_ctl.topologies.common.snapshot import Snapshot, reopened
 from dr_ctl.topologies.common.tools import StepFailed, Tools
 from dr_ctl.topologies.common.verbs.proving import shown_open
-from dr_ctl.topologies.common.verbs.quiesce import to_lift
-from dr_ctl.topologies.common.verbs.undoing import named
+from dr_ctl.topologies.common.verbs.quiesce import queues_to_resume
+from dr_ctl.topologies.common.verbs.undoing import name_units
 from dr_ctl.topologies.common.view import Broker, PeerState, V
 from dr_ctl.topologies.common.wants import AtBroker, clients_as_before
 
@@ -30,12 +30,11 @@ SAME_SECOND_S: Final = 1.0
 
 
 def peer_state(operation: str) -> PeerState:
-    """Say how the other site stands when an operation opens its target. A single step has no gate of its own."""
+    """Return the state of the other site when an operation opens its target. A single step has no gate."""
     return {FAILOVER: PeerState.AWAY, ACTIVATE: PeerState.CLOSED}.get(operation, PeerState.DRAINED)
 
 
 def draft(rules: Rules, _step: RunbookStep, snapshot: Snapshot[Broker], move: Move) -> StepPlan:
-    # A target that came back open is closed before anything else.
     closed_first = move.spec.operation == FAILBACK and came_back_open(snapshot, move)
     when = "they were kept out when it came back" if closed_first else None
     peer, calls = peer_state(move.spec.operation), list[Call]()
@@ -45,10 +44,9 @@ def draft(rules: Rules, _step: RunbookStep, snapshot: Snapshot[Broker], move: Mo
         closed = (listener for listener in view.listeners if closed_first or view in again or not listener.started)
         calls += in_phase("listeners", view.fence.opening(closed, peer))
     if snapshot.roles[move.target] is Role.SERVING and move.spec.operation != FAILOVER and not again:
-        # A resumed run has passed the gate: only the pauses of its quiesce are left.
+        # A resumed run is past the gate: only the pauses of its quiesce are left.
         for view in snapshot.views(move.source):
-            calls += [resume(view, queue) for queue in to_lift(AtBroker.of(rules, move, view))]
-    # Queues that runs have left paused there would deliver nothing.
+            calls += [resume(view, queue) for queue in queues_to_resume(AtBroker.of(rules, move, view))]
     calls += [resume(view, queue) for view, queue in paused_at(snapshot, move.target)]
     calls += in_phase("strikes", receipts.removals(snapshot))
     return StepPlan(move.target, f"the listeners open, {shown_open(snapshot, move)}", tuple(calls))
@@ -89,17 +87,17 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContex
 
 
 def _of_locks(tools: Tools[Broker], opened: Sequence[Broker], move: Move) -> Iterator[Finding]:
-    """Report locks that have `opened` the target by themselves, and those that a move leaves stopped."""
+    """Report locks that have opened the target (`opened`) without this run, and those that a move leaves stopped."""
     if locks := [name for view in opened for name in view.fence.contending]:
         yield found("DR-DOOR-008.done", target=move.target, locks=brief(locks))
     for session in tools.observer.at(move.source) if move.spec.operation != FAILOVER else ():
         if session.newest_view is not None:
-            yield from of_locks(session.newest_view)
+            yield from lock_findings(session.newest_view)
 
 
 def _as_at_the_gate(tools: Tools[Broker], move: Move, context: StepContext) -> list[Broker] | None:
-    """Return the target as the gate read it within this second, all closed, with the rights of roles as they are now;
-    otherwise return None. Roles may be granted before the last reading, because the listeners are still closed."""
+    """Return the target, with its present rights, if the gate read both sites as closed within the last second; else
+    None. Then roles may be granted before the last reading, because the listeners are still closed."""
     samples = tools.gate.samples
     pairs = {session.pair for session in tools.observer.at(move.target)}
     if not pairs <= samples.keys() or context.monotonic() - min(samples[pair].at_s for pair in pairs) > SAME_SECOND_S:
@@ -112,10 +110,10 @@ def _as_at_the_gate(tools: Tools[Broker], move: Move, context: StepContext) -> l
 def _let_roles_in(
     tools: Tools[Broker], admits: Sequence[Call], before: Sequence[Broker], move: Move, context: StepContext
 ) -> str | None:
-    """Return why the clients' roles are still kept out, which ends no failover. A call that lets clients in must follow
-    a reading of the other site, which is made after the last call here."""
+    """Let the clients' roles in; return why they are still kept out, which does not end a failover. The other site is
+    read after the last call here, because a listener is only opened after such a reading."""
     tools.grant_roles(admits, before, context)
-    if not left_of([call for call in admits if call.thing != ALL], _may_still_open(tools, move, context)):
+    if not missing_effects([call for call in admits if call.resource != ALL], _may_still_open(tools, move, context)):
         return None
     kept_out = tools.admit(move.target, admits, context)
     if kept_out is not None and move.spec.operation != FAILOVER:
@@ -125,7 +123,7 @@ def _let_roles_in(
 
 
 def _may_still_open(tools: Tools[Broker], move: Move, context: StepContext) -> list[Broker]:
-    """Do as `may_open`, and ask brokers that answer too late again: a first call went out, and clients wait."""
+    """Repeat `may_open` while a broker does not answer: a call was sent already, and clients wait."""
 
     def answer() -> list[Broker] | BrokerError:
         try:
@@ -141,13 +139,13 @@ def _may_still_open(tools: Tools[Broker], move: Move, context: StepContext) -> l
 
 
 def sides(tools: Tools[V], move: Move) -> tuple[list[V], list[V], str | None]:
-    """Return the target's brokers and the source's in the same moment, and the signs that a silent source lives."""
+    """Read the target's brokers and the source's at the same time; return both, and the signs that the source lives."""
     if move.spec.operation != FAILOVER:
         sessions = [*tools.observer.at(move.target), *tools.observer.at(move.source)]
         views = tools.observer.ask_all(lambda session: session.read(FOR_OPENING), sessions)
         targets = [view for view in views if view.site == move.target]
         return targets, [view for view in views if view.site == move.source], None
-    # A lost site that does not answer is not seen open. At any other site, silence is an error.
+    # Silence is no error of a lost site only.
     targets = tools.observer.read_at(move.target)
     snapshot = tools.observer.read_once(min_timeout_s=tools.timeouts.last_reading_s)
     life_signs, word = snapshot.signs_of_life[move.source], move.spec.presume_down == move.source
@@ -156,9 +154,9 @@ def sides(tools: Tools[V], move: Move) -> tuple[list[V], list[V], str | None]:
     return targets, snapshot.views(move.source), brief(signs) if signs else sick
 
 
-def other_site_open(tools: Tools[V], sources: Sequence[V], move: Move) -> str | None:
+def why_open(tools: Tools[V], sources: Sequence[V], move: Move) -> str | None:
     names = sorted({name for view in sources for name in tools.open_at(view, move)})
-    return f"{named(tools, move.source, names)} open: a second site is never opened" if names else None
+    return f"{name_units(tools, move.source, names)} open: a second site is never opened" if names else None
 
 
 def may_open(tools: Tools[V], move: Move) -> list[V]:
@@ -174,31 +172,31 @@ def _against_opening(
 ) -> Iterator[str]:
     closed = [view for view in targets if not tools.open_at(view, move)]
     if lives is not None and len(closed) == len(targets):
-        yield f"{move.source} lives, and may serve clients: {lives}"
-    yield from filter(None, (other_site_open(tools, sources, move), let_in_again(targets, move.source)))
+        yield f"{move.source} is alive, and may serve clients: {lives}"
+    yield from filter(None, (why_open(tools, sources, move), ended_quarantine(targets, move.source)))
     if contenders := [name for view in sources for name in view.fence.contending]:
         yield f"{move.source} may open at any moment: lock coordinator {brief(contenders)} is not stopped"
     if tools.may_serve:
-        return  # clients have worked there since the gate
+        return  # clients may have changed queues since the gate
     if move.spec.operation != FAILOVER and not all(view.link.records_changes for view in targets):
-        yield f"{move.target}: its link is not started, so the way back would capture nothing"
+        yield f"{move.target}: its link is not started, so nothing would be shipped back"
     both = [(source, view) for view in closed for source in sources if source.pair == view.pair]
     if changed := [why for source, view in both for why in changes(tools, (source, view), view, move)]:
         yield brief(changed)
 
 
 def _not_drained(tools: Tools[Broker], move: Move) -> str | None:
-    """Say what a site that somebody else opened lacks: no gate was seen to hold for it."""
+    """Say what is not shipped to a site that somebody else opened without this run's gate."""
     if move.spec.operation == FAILOVER or move.activation_sent or tools.gate.samples:
         return None
     views = tools.observer.read_once().views(move.source)
     left = [f"{view.link.to_ship} to ship at {view.site}" for view in views if view.link.to_ship]
-    return f"it was not this run that opened it: {brief(left)}" if left else None
+    return f"this run did not open it: {brief(left)}" if left else None
 
 
 def changes(tools: Tools[Any], views: Sequence[Broker], target: Broker | None, move: Move) -> list[str]:
-    """Name what has changed at these brokers of one pair since the run's own gate held. A step by itself has no gate of
-    its own: the receipt at the `target` counts."""
+    """Name the changes at these brokers of one pair since the run's gate held; for a single step, which has no gate,
+    since the receipt at the `target`."""
     if (sample := tools.gate.samples.get(views[0].pair)) is not None:
         was = {view.site: view for view in (sample.source, sample.target)}
         return [why for view in views for why in receipts.changes(was[view.site], view, move.moves)]
@@ -207,7 +205,7 @@ def changes(tools: Tools[Any], views: Sequence[Broker], target: Broker | None, m
 
 
 class _Opening:
-    """The listeners of the target while they are opened, by the outcome of each call."""
+    """Opens the target's listeners, and has the outcome of each call."""
 
     def __init__(self, tools: Tools[Broker], starts: Sequence[Call], move: Move, context: StepContext) -> None:
         self._tools, self._move, self._context = tools, move, context
@@ -229,7 +227,7 @@ class _Opening:
         return [outcome for call, outcome in self._outcomes.items() if call.unit == pair]
 
     def not_opened(self) -> Outcome | None:
-        """Refuse if an error answered every call: there is no effect unless a client is let in all the same."""
+        """Refuse if an error answered every call, unless a client is let in."""
         if not self._outcomes or len(self.refused) < len(self._outcomes):
             return None
         site = self._move.target
@@ -238,9 +236,9 @@ class _Opening:
         return self.refusal
 
     def is_locked_out(self) -> bool:
-        """Say whether locks kept every pair shut: each call was answered, every start of a lock coordinator with an
-        error, and the site is shown to be closed as the gate wants it. A listener that hangs on a lock opens nothing
-        before the lock is held, although the listener's own start is accepted."""
+        """Say whether locks kept every pair closed: each call was answered, every start of a lock coordinator with an
+        error, and the site is proven closed. The start of a listener with a lock is accepted, but has no effect before
+        the lock is held."""
         if not self._answered or not all(self._is_lock_refused(session.pair) for session in self._sessions):
             return False
         listeners = self._tools.listeners
@@ -262,7 +260,7 @@ class _Opening:
         return None if waited.satisfied else self._left_over(waited.reading)
 
     def _read(self) -> dict[str, str]:
-        """Return by pair why it is not shown to serve. A pair with some listeners open serves through these."""
+        """Return by pair why it does not serve. A pair serves if some of its listeners are open."""
         why_not = self._tools.listeners.why_not_serving(self._sessions)
         if all(why is None or why.login_worked for why in why_not.values()):
             self._context.outage_over()
@@ -273,7 +271,7 @@ class _Opening:
         }
 
     def _is_for_good(self, pair: str) -> bool:
-        """Say whether every call was refused, or twice each start of the locks on which the others wait."""
+        """Say whether every call was refused, or each start of a lock coordinator twice."""
         return self._came_to(pair, Failed) or (self._tries > 1 and self._is_lock_refused(pair))
 
     def _came_to(self, pair: str, *kinds: type[Outcome]) -> bool:
@@ -281,7 +279,7 @@ class _Opening:
         return bool(outcomes) and all(isinstance(outcome, kinds) for outcome in outcomes)
 
     def _try_again(self, left: Mapping[str, str]) -> None:
-        """Open once more what was refused, not answered or closed again, where the other broker is seen closed."""
+        """Repeat the calls of pairs that were refused, not answered or closed again, if the other broker is closed."""
         tools, move = self._tools, self._move
         if self._context.monotonic() <= self._again_at:
             return
@@ -293,7 +291,7 @@ class _Opening:
             return
         snapshot = tools.observer.read_once(min_timeout_s=tools.timeouts.last_reading_s)
         others = {pair: snapshot.view(move.source, pair) for pair in pairs}
-        # A lost site is silent. At any other site silence proves nothing, and no listener is opened beside it.
+        # Only a lost site may be silent: beside any other silent broker no listener is opened.
         fails_over = move.spec.operation == FAILOVER
         may = {pair for pair, view in others.items() if (fails_over if view is None else not view.open)}
         calls = [call for call in self._outcomes if call.unit in may]

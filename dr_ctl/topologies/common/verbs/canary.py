@@ -1,5 +1,5 @@
-"""A rehearsal sends a few messages the whole way on the real brokers, in a queue of dr-ctl's own, and cleans up. Each
-message is seen where the link brings it, and is gone there once it was acknowledged."""
+"""A rehearsal sends a few messages through a queue of dr-ctl's own on the real brokers, and cleans up. Each message has
+to arrive at the other site, and to leave it once it was acknowledged."""
 
 import uuid
 from collections.abc import Callable, Sequence
@@ -29,7 +29,6 @@ LEFT: Final = "it is there then"
 
 
 def queue_of(site: str) -> str:
-    """The name contains the site where the messages are sent."""
     return f"{REHEARSAL}{site}"
 
 
@@ -51,7 +50,9 @@ def draft(rules: Rules, step: RunbookStep, snapshot: Snapshot[Broker], move: Mov
     seen += "; its acknowledgement seen there" if carries is ReplicationScope.ALL else ""
     summary = f"{MESSAGES} messages through {name} at {move.source}{seen}; no client gets into {move.target}{stays}"
     limits = {"within": step.limits.get("within", rules.timeouts.canary_s)}
-    emptied = [replace(call, when="messages lie there") for call in in_phase(TAKE, calls) if call.goal is Goal.REMOVE]
+    emptied = [
+        replace(call, when="messages are left there") for call in in_phase(TAKE, calls) if call.goal is Goal.REMOVE
+    ]
     return StepPlan(move.source, summary, (*calls, *removals), inverse=(*emptied, *removals), limits=limits)
 
 
@@ -80,7 +81,7 @@ NAME_STOMP = "Set `stomp:` of each broker: a rehearsal sends and receives as cli
 
 
 def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    """Go pair by pair; the first that fails ends the step, and the undo removes what it made."""
+    """Rehearse pair by pair; the first failure ends the step, and the undo cleans up."""
     link_ends = tools.observer.link_ends(move)
     if lacking := [local for local, _ in link_ends if local.stomp is None]:
         return Failed.of(found("DR-REHEARSE-001.no_address", site=lacking[0].site, pair=lacking[0].pair))
@@ -98,7 +99,7 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContex
 
 
 def undo(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    """Take what lies in a queue that has to stay, and remove every other."""
+    """Take the messages from a queue that has to stay, and remove every other queue."""
     from dr_ctl.stomp_io.client import take  # noqa: PLC0415 - stomp.py is loaded by who needs it
 
     name = queue_of(move.source)
@@ -128,7 +129,7 @@ def clean(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepCont
     views = tools.views(move.source, move.target)
     if not any(left_at(view) for view in views):
         return NotNeeded("no queue of a rehearsal is left at either site")
-    tools.change(_there(step.calls, views), context)
+    tools.change(_existing(step.calls, views), context)
     if left := [f"{view.site}: {name}" for view in tools.views(move.source, move.target) for name in left_at(view)]:
         return Failed.of(found("DR-REHEARSE-002.cleaned", queues=", ".join(left)))
     return Done("no queue of a rehearsal is left at either site")
@@ -142,32 +143,32 @@ class _Pair:
         self._local, self._peer = view, peer
         self._name, self._token = queue_of(view.site), uuid.uuid4().hex
         self._within_s = step.limits["within"]
-        self._where, self._over_there = f"{view.site}/{view.pair}", f"{peer.site}/{peer.pair}"
+        self._local_name, self._peer_name = f"{view.site}/{view.pair}", f"{peer.site}/{peer.pair}"
         self._took: dict[str, Json] = {}
 
     def rehearsed(self) -> Outcome:
         from dr_ctl.stomp_io.client import put, take  # noqa: PLC0415 - stomp.py is loaded by who needs it
 
         timeouts = self._tools.timeouts
-        # Where a fence works by address every listener lets clients in, and only a client's queue could show the fence.
+        # A fence by rights lets clients log in.
         login_result = self._peer.try_login(timeout_s=timeouts.login_s) if self._peer.fenced_by_listener else None
         if isinstance(login_result, Connected):
-            return Failed(f"{self._over_there} lets a client in, and waits by its flags")
+            return Failed(f"{self._peer_name} lets a client in, but its flags say that it is closed")
         carries = self._local.last_view().link.carries(self._name)
         failed = (
-            self._made(SEND, put, "sent_s")
-            or (self._seen(MESSAGES, "seen_s") if carries is not ReplicationScope.NOTHING else None)
-            or self._made(TAKE, take, "taken_s")
-            or (self._seen(0, "settled_s") if carries is ReplicationScope.ALL else None)
+            self._as_client(SEND, put, "sent_s")
+            or (self._wait_for(MESSAGES, "seen_s") if carries is not ReplicationScope.NOTHING else None)
+            or self._as_client(TAKE, take, "taken_s")
+            or (self._wait_for(0, "settled_s") if carries is ReplicationScope.ALL else None)
         )
         if failed is not None:
             return failed
         listener = "refused" if login_result is not None else "not tried"
         evidence: dict[str, Json] = {"messages": MESSAGES, "listener": listener, **self._took}
-        return Done("the messages went the whole path", evidence, self._left_out(carries))
+        return Done("the messages went the whole path", evidence, self._untested(carries))
 
-    def _made(self, part: str, by: Callable[..., RoundTrip], key: str) -> Failed | None:
-        """Send or take as a client does, with the intent on disk before; return None once all is confirmed."""
+    def _as_client(self, part: str, by: Callable[..., RoundTrip], key: str) -> Failed | None:
+        """Send or take messages as a client, after the intent is in the journal; return None if all is confirmed."""
         why = NAME_STOMP
 
         def send(calls: Sequence[Call]) -> list[Outcome]:
@@ -181,10 +182,10 @@ class _Pair:
             return [Unknown(why) for _ in calls]
 
         self._context.change([call for call in self._step.phase(part) if call.unit == self._local.pair], send)
-        return None if key in self._took else Failed(f"{self._where}: {why}")
+        return None if key in self._took else Failed(f"{self._local_name}: {why}")
 
-    def _seen(self, count: int, key: str) -> Failed | None:
-        """Wait until the other site holds so many messages, by a positive reading of that very queue."""
+    def _wait_for(self, count: int, key: str) -> Failed | None:
+        """Wait until a reading of the queue shows so many messages at the other site."""
         began = self._context.monotonic()
 
         def read() -> int | None:
@@ -203,7 +204,7 @@ class _Pair:
             return None
         has, within = "not read" if waited.reading is None else f"{waited.reading} there", f"{self._within_s:g}"
         what = f"{count} message(s) sent to {self._name}" if count else f"the acknowledgements of {self._name}"
-        text = f"{self._over_there}: {what} not seen within {within} s ({has})"
+        text = f"{self._peer_name}: {what} not seen within {within} s ({has})"
         site, pair, needs = self._peer.site, self._peer.pair, self._setup
         finding = found(
             "DR-REHEARSE-001.not_seen", site=site, pair=pair, what=what, has=has, needs=needs, within=within
@@ -214,30 +215,30 @@ class _Pair:
     def _setup(self) -> str:
         return str(self._local.last_view().link.rehearsal_setup.format(self._name))
 
-    def _left_out(self, carries: ReplicationScope) -> tuple[Finding, ...]:
+    def _untested(self, carries: ReplicationScope) -> tuple[Finding, ...]:
         if carries is ReplicationScope.ALL:
             return ()
-        remedy, left = "", "acknowledgements: consumers tell them by ids of their own"
+        remedy, left = "", "acknowledgements: consumers record them in id stores"
         if carries is ReplicationScope.NOTHING:
-            remedy, left = self._setup, "the way between the sites: no link brings messages by itself"
-        remedy = remedy or "A swapover to and fro, announced to the clients, tries it."
-        return (found("DR-REHEARSE-001.left_out", remedy=remedy, broker=self._where, part=left),)
+            remedy, left = self._setup, "the path between the sites: no link copies messages"
+        remedy = remedy or "A swapover and back, announced to the clients, tests it."
+        return (found("DR-REHEARSE-001.left_out", remedy=remedy, broker=self._local_name, part=left),)
 
 
 def _removed(tools: Tools[Broker], step: PlannedStep, context: StepContext, move: Move) -> list[Finding]:
-    """Remove the rehearsal's queues, and find those that a late message of the link has made again."""
+    """Remove the rehearsal's queues; return findings on those that a late message has created again."""
     removals = [call for call in step.calls if call.goal is Goal.DELETE]
 
     waited = context.until(
-        lambda: _there(removals, tools.views(move.source, move.target)),
+        lambda: _existing(removals, tools.views(move.source, move.target)),
         holds=lambda calls: not calls,
         within_s=tools.timeouts.settle_s,
         poll_s=tools.timeouts.undo_poll_s,
         meanwhile=lambda calls: tools.change(calls, context),
     )
-    return [found("DR-REHEARSE-002.removed", site=call.site, queue=call.thing) for call in waited.reading]
+    return [found("DR-REHEARSE-002.removed", site=call.site, queue=call.resource) for call in waited.reading]
 
 
-def _there(calls: Sequence[Call], views: Sequence[Broker]) -> list[Call]:
+def _existing(calls: Sequence[Call], views: Sequence[Broker]) -> list[Call]:
     named = {(view.site, view.pair): view.by_name for view in views}
-    return [call for call in calls if call.thing in named.get((call.site, call.unit), {})]
+    return [call for call in calls if call.resource in named.get((call.site, call.unit), {})]

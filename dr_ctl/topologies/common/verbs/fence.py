@@ -1,5 +1,5 @@
-"""`fence` keeps clients out of a site, and `unfence` lets them in again. `quarantine` keeps what a lost site still
-holds from every live consumer. A returned site is closed first, and what it holds is counted."""
+"""`fence` keeps clients out of a site, and `unfence` lets them in again. `quarantine` keeps messages of a lost site
+from every consumer. A returned site is closed first, and its residue is counted."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -24,37 +24,37 @@ from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.common.view import Broker, PeerState, Residue
 from dr_ctl.topologies.common.wants import RETURNED_SHUT, AtBroker, Want, Wants
 
-OWED: Final[Wants] = ((wants.debt_recorded(DebtKind.FENCE), wants.TARGET),)
-# The target's lock coordinator is stopped first: it would take the lock that the source gives up, and open.
+FENCE_OWED: Final[Wants] = ((wants.debt_recorded(DebtKind.FENCE), wants.TARGET),)
+# The target's lock coordinator is stopped first: it would take the lock that the source releases, and open.
 LOCKS_RELEASED: Final[Wants] = (
     (lambda at: wants.shut_behind_fence(at) or at.view.fence.releasing_locks(), wants.TARGET),
 )
-CLEARED: Final[Wants] = ((wants.debts_cleared(DebtKind.FENCE), wants.TARGET),)
+DEBT_CLEARED: Final[Wants] = ((wants.debts_cleared(DebtKind.FENCE), wants.TARGET),)
 
 
-def drafting(
+def fence_draft(
     kept_out: Want,
-    shown: Callable[[Sequence[Any]], str],
-    closed: str,
-    whole: Callable[[Any, Move], bool] = lambda *_: True,
+    proof_text: Callable[[Sequence[Any]], str],
+    closed_text: str,
+    covers_site: Callable[[Any, Move], bool] = lambda *_: True,
 ) -> Callable[[Rules, RunbookStep, Snapshot[Any], Move], StepPlan]:
-    """Draft a fence: `kept_out` is what it wants, `shown` says how that is proven. A fence that is no step of a move
-    clears the debt of a fence, where it closes the `whole` site. A lost site that is away cannot be fenced: the brokers
-    that go on note the fence as owed, unless a hook has cut the site off before."""
+    """Draft a fence: `kept_out` is the wanted state, `proof_text` describes its proof. A single fence clears the debt
+    of a fence, if it closes the whole site (`covers_site`). A lost site that does not answer cannot be fenced: the
+    other site's brokers record the debt, unless a hook has cut the site off."""
 
     def draft(rules: Rules, step: RunbookStep, snapshot: Snapshot[Any], move: Move) -> StepPlan:
         role, cut_off = part_of(snapshot, move.spec).roles[move.source], bool(step.words.get(CUT_OFF))
         if move.spec.operation == FAILOVER and role is Role.STANDBY:
-            return StepPlan(move.source, closed)
+            return StepPlan(move.source, closed_text)
         if move.spec.operation == FAILOVER and role is not Role.SERVING:
             if cut_off:
                 return StepPlan(move.source, "clients kept out by the hook before it", cut_off=True)
-            calls = wants.planned(rules, snapshot, move, OWED)
+            calls = wants.planned(rules, snapshot, move, FENCE_OWED)
             return StepPlan(move.source, "clients cannot be shown to be kept out: the fence is owed", calls)
-        alone, views = move.spec.operation == FENCE, snapshot.views(move.source)
-        strikes = CLEARED if alone and (cut_off or all(whole(view, move) for view in views)) else ()
-        calls = wants.planned(rules, snapshot, move, (*LOCKS_RELEASED, (kept_out, wants.SOURCE), *strikes))
-        return StepPlan(move.source, shown(views), calls, cut_off=cut_off)
+        is_single, views = move.spec.operation == FENCE, snapshot.views(move.source)
+        clears = DEBT_CLEARED if is_single and (cut_off or all(covers_site(view, move) for view in views)) else ()
+        calls = wants.planned(rules, snapshot, move, (*LOCKS_RELEASED, (kept_out, wants.SOURCE), *clears))
+        return StepPlan(move.source, proof_text(views), calls, cut_off=cut_off)
 
     return draft
 
@@ -65,14 +65,14 @@ def _clients_out(views: Sequence[Broker]) -> str:
     return "clients out, shown by the listeners' flags only: the settings name no `stomp:`"
 
 
-draft: Final = drafting(wants.clients_kept_out, _clients_out, "its listeners are closed already")
+draft: Final = fence_draft(wants.clients_kept_out, _clients_out, "its listeners are closed already")
 
 
 def draft_unfence(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[Broker], move: Move) -> StepPlan:
     calls, listeners = list[Call](), list[Call]()
     if snapshot.roles[move.target] is not Role.SERVING:
         for view in snapshot.views(move.source):
-            # A pair whose other broker is silent is left as it is.
+            # A pair with a silent broker at the other site is not opened.
             if view.open or snapshot.view(move.target, view.pair) is not None:
                 shut = [listener for listener in view.listeners if not listener.started]
                 calls += in_phase("admit", view.fence.granting() if view.fence.roles_revoked else ())
@@ -91,35 +91,35 @@ UNDO: Final = Undo(source=(wants.clients_as_before,), target=(wants.debts_as_bef
 UNDO_UNFENCE: Final = Undo(source=(wants.clients_as_before, paused_as_before))
 
 
-def acting(
+def fence_act(
     close: Callable[[Any, Move, StepContext], Outcome],
 ) -> Callable[[Any, PlannedStep, Move, StepContext], Outcome]:
-    """Carry a fence out: `close` keeps clients out and proves it."""
+    """Execute a fence: `close` keeps clients out and proves it."""
 
     def act(tools: Tools[Any], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
         tools.cut_off = step.cut_off
         if move.spec.operation == FAILOVER and not any(call.site == move.source for call in step.calls):
             if not step.calls:
                 return NotNeeded(step.summary)
-            tools.reach(OWED, move, context)
+            tools.reach(FENCE_OWED, move, context)
             return Done(f"{move.source} cannot be fenced now: the fence is owed")
         if not step.cut_off:
             proof = close(tools, move, context)
         elif _answers(tools, move.source):
-            return Failed(f"{move.source} answers again: a hook was to keep clients out of a site that does not")
+            return Failed(f"{move.source} answers again: the hook was meant for a silent site")
         else:
             proof = Done(f"a hook keeps clients out of {move.source}", {"proof": "hook"})
         struck = any(call.goal is Goal.DELETE for call in step.calls)
         if struck and not isinstance(proof, Failed | Unknown):
-            tools.reach(CLEARED, move, context)
+            tools.reach(DEBT_CLEARED, move, context)
         return proof
 
     return act
 
 
 def _close(tools: Tools[Broker], move: Move, context: StepContext) -> Outcome:
-    # The quiesce ended with a reading, and every moment from here on keeps clients waiting. A fence that is no step of
-    # a move closes the brokers that answer, whichever others are silent.
+    # Clients wait from here on, so the reading at the end of quiesce is used. A single fence closes the brokers that
+    # answer, even if others are silent.
     views, others = (
         [session.newest_view for session in tools.observer.at(site) if session.newest_view is not None]
         for site in (move.source, move.target)
@@ -130,12 +130,12 @@ def _close(tools: Tools[Broker], move: Move, context: StepContext) -> Outcome:
     if is_closed:
         return NotNeeded(f"{move.source} is closed to clients already", {"proof": "flag"})
     send = tools.sending(wants.clients_kept_out, move, context)
-    # A refused call will not come true by waiting, and clients wait too.
+    # After a refused call a wait is useless, and clients wait too.
     within_s = 0.0 if any(isinstance(outcome, Failed) for outcome in send(views)) else tools.timeouts.fence_s
     return tools.listeners.await_closed(move.source, context, within_s, send)
 
 
-act: Final = acting(_close)
+act: Final = fence_act(_close)
 
 
 def _answers(tools: Tools[Broker], site: str) -> bool:
@@ -149,7 +149,9 @@ def unfence(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepCo
     if (kept_out := tools.admit(site, admits, context)) is not None:
         return Failed(kept_out)
     if tools.opening_s and opens:
-        context.notice(f"{site} may keep clients waiting for {tools.opening_s:g} s, until all of its peer has come")
+        context.notice(
+            f"{site} may keep clients waiting for {tools.opening_s:g} s, until everything from its peer has arrived"
+        )
     if (why := tools.open_again(site, opens, context, tools.timeouts.opened_s + tools.opening_s)) is not None:
         return Failed(f"{site}: {why}")
     tools.change(rest, context)
@@ -161,11 +163,11 @@ def nothing(_tools: Tools[Broker], step: PlannedStep, _move: Move, _context: Ste
     return NotNeeded(step.summary)
 
 
-def counting(
+def counting_verb(
     count: Callable[[Any, Move, StepContext, bool], Outcome], since: Callable[[Sequence[Any]], str] = lambda _: ""
 ) -> VerbHandler[Any, Any]:
-    """Count what a returned site still holds for the other. An open site is closed first, and a finding tells that,
-    with what was done there `since`; `count` is told whether the site was open."""
+    """Count what a returned site still holds for the other. An open site is closed first, and a finding reports that,
+    with what clients did there `since`; the last argument of `count` says whether the site was open."""
 
     def draft(rules: Rules, _step: RunbookStep, snapshot: Snapshot[Any], move: Move) -> StepPlan:
         closed = RETURNED_SHUT if came_back_open(snapshot, move) else ()
@@ -191,7 +193,7 @@ def residue_outcome(
     summary: Callable[[Residue], str],
     unread: str = "",
 ) -> Outcome:
-    """Tell what the brokers of a returned site still hold for the other; `unread` is why a broker may not tell that."""
+    """Report what the brokers of a returned site still hold; `unread` says why that may not be readable."""
     known = [residue for residue in residues if residue is not None]
     if len(known) < len(residues):
         return Failed(f"what {move.target} still holds was not read{unread}")
@@ -200,23 +202,23 @@ def residue_outcome(
     return Done(text, total.figures())
 
 
-def shut(at: AtBroker) -> list[Call]:
-    """Want the listener closed that the lost site's link uses, and the link kept out by rights where they can: a
-    restart opens the listener again, and so does another node that takes over."""
+def link_shut_out(at: AtBroker) -> list[Call]:
+    """Want the listener of the lost site's link closed, and the link kept out by rights where that is possible, because
+    a restart and a takeover open the listener again."""
     closed = (switch_listener(at.view, Goal.CLOSE, listener) for listener in at.view.link.listeners)
     return at.needed([*closed, *at.view.link.rights_calls(Goal.REVOKE)])
 
 
-def quarantine(*more: Want, summary: str = "", undo: tuple[Want, ...] = ()) -> VerbHandler[Any, Any]:
-    """Keep out what a lost site holds. A topology adds what else it wants, and what undoes that."""
-    wanted = tuple((want, wants.TARGET) for want in (wants.debt_recorded(DebtKind.QUARANTINE), shut, *more))
+def quarantine(*further: Want, summary: str = "", undo: tuple[Want, ...] = ()) -> VerbHandler[Any, Any]:
+    """Keep messages of a lost site out. A topology adds further wants, and their undo."""
+    wanted = tuple((want, wants.TARGET) for want in (wants.debt_recorded(DebtKind.QUARANTINE), link_shut_out, *further))
     summary = f"what {{source}} still holds is kept out until it is asked for{summary}"
 
     def act(tools: Tools[Any], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
         if not step.calls:
             return NotNeeded(step.summary)
         left, views = tools.send_calls(wanted, move, context), tools.views(move.target)
-        # A broker without rights loses the quarantine with a restart: the debt says so, and it is no failure now.
+        # Without rights a restart ends the quarantine: the debt says so, and this is no failure now.
         if any(call.goal is not Goal.REVOKE for call in left):
             return Failed(f"effect not seen: {brief([call.summary for call in left])}")
         if open_to := [view.site for view in views if not view.link.can_be_shut]:

@@ -19,10 +19,10 @@ from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.common.view import Broker
 from dr_ctl.topologies.common.wants import TARGET, draft_of
 
-QUIET_READINGS: Final = 5  # an acknowledgement that is retried shows as none for a moment
+QUIET_READINGS: Final = 5  # while an acknowledgement is retried, it is not counted for a moment
 
 
-draft_observe: Final = draft_of(lambda _: "", "look at both sites")
+draft_observe: Final = draft_of(lambda _: "", "read both sites")
 
 
 def draft_check(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[Broker], move: Move) -> StepPlan:
@@ -63,10 +63,10 @@ def draft_probe(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[Broker], m
     for view in views:
         if (made := view.requests.probe(name)) is not None:
             calls.append(call(view, Goal.CREATE, name, made, f"create {name}"))
-        # The call removes consumers too: the probe's own may not have been taken off yet when it has hung up.
+        # The call removes consumers too: the broker may still list the probe's own.
         if view.may_remove_queues:
             calls.append(call(view, Goal.DELETE, name, view.requests.remove_queue(name), f"remove {name}"))
-    summary = "one message goes in and comes out as a client's would"
+    summary = "one message is sent and received as a client does"
     none_sent = f"no message is sent: the settings name no `stomp:` of {move.target}"
     return StepPlan(move.target, summary if views else none_sent, tuple(calls))
 
@@ -130,26 +130,26 @@ def verify(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepCon
     outcome = tools.gate.verify(step, move, context)
     if not (isinstance(outcome, Done) and step.calls):
         return outcome
-    # The gate did not read all of the counters that a receipt is made of.
+    # The gate did not read all counters that a receipt records.
     sources, targets = (
         {view.pair: view for view in tools.observer.read_at(site)} for site in (move.source, move.target)
     )
-    since = [
+    readings = [
         both
         for pair, sample in tools.gate.samples.items()
         for both in ((sample.source, sources[pair]), (sample.target, targets[pair]))
     ]
-    if changes := [why for was, now in since for why in receipts.changes(was, now, move.spec.includes)]:
-        # A broker that was restarted, and no other node of it, may have let clients in.
-        return Failed(brief(changes), proof_outdated=all(was.start == now.start or was.nodes for was, now in since))
+    if changes := [why for was, now in readings for why in receipts.changes(was, now, move.spec.includes)]:
+        # Clients may have been let in by a restart of the broker, but not by a takeover.
+        return Failed(brief(changes), proof_outdated=all(was.start == now.start or was.nodes for was, now in readings))
     written = {
         pair: receipts.of(sources[pair], targets[pair], tools.sender.epoch, move.spec) for pair in tools.gate.samples
     }
     tools.change(
         [call for pair, receipt in written.items() for call in receipts.write(targets[pair], receipt)], context
     )
-    stands = {view.pair: receipts.held_at(view) for view in tools.observer.read_at(move.target)}
-    if missing := [pair for pair, receipt in written.items() if stands[pair] != receipt]:
+    stored = {view.pair: receipts.held_at(view) for view in tools.observer.read_at(move.target)}
+    if missing := [pair for pair, receipt in written.items() if stored[pair] != receipt]:
         return Failed(f"the receipt could not be written: {brief(missing)}")
     return Done(f"{outcome.text}; receipt written", outcome.evidence, outcome.findings)
 
@@ -180,7 +180,7 @@ def probe(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepCont
             failed = found("DR-PROBE-003", site=site, pair=pair, why=trip.because, advice=advice)
             return Failed.of(failed, *findings)
     took: list[Json] = [round(trip.took_s, 4) for trip in round_trips if isinstance(trip, Passed)]
-    return Done("a message went in and came out", {"round_trips_s": took}, findings)
+    return Done("a message was sent and received", {"round_trips_s": took}, findings)
 
 
 def _why_no_probe(session: Session[Broker]) -> str:

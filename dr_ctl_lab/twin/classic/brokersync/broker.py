@@ -9,7 +9,7 @@ from dr_ctl_lab.twin.bridge import Bridge
 from dr_ctl_lab.twin.bridged import BridgedBroker, is_new
 from dr_ctl_lab.twin.classic.broker import ClassicBroker
 from dr_ctl_lab.twin.classic.brokersync.agent import Agent
-from dr_ctl_lab.twin.classic.composite import IS_NEW, Composite
+from dr_ctl_lab.twin.classic.composite import BORN_HERE, Composite
 from dr_ctl_lab.twin.classic.network import NetworkConnector
 from dr_ctl_lab.twin.messages import Message, Origin, Queue, Reason
 from dr_ctl_lab.twin.parts import Acceptor
@@ -41,7 +41,7 @@ class BrokerSyncBroker(BridgedBroker, ClassicBroker):
         super().install(names)
         for name in names:
             copy, arriving = self.copies(name), f"{name}.to-{self.site}"
-            self.composites[name] = Composite(name, forward_only=False, targets=((copy, IS_NEW),))
+            self.composites[name] = Composite(name, forward_only=False, targets=((copy, BORN_HERE),))
             self.composites[arriving] = Composite(arriving, forward_only=True, targets=((name, ""),))
         self.network = NetworkConnector(self, self.peer, [self.copies(name) for name in names])
 
