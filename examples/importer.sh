@@ -1,5 +1,5 @@
 #!/bin/sh
-# A workload of `kind: command`: starts, stops and tells of a program at one site. `status` ends with 0 where the program
+# A workload of `kind: command`: starts, stops and checks a program at one site. `status` ends with 0 where the program
 # runs and with 3 where it does not. Put your own command in place of the unit's.
 set -eu
 unit="importer@$2.service"

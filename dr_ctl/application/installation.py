@@ -76,8 +76,8 @@ class OpenInstallation:
 
     def link_advice(self, site: str) -> str:
         restarts = {step.verb for step in single_step(RESTART).steps} <= self.topology.recipe.verbs()
-        restart = f"`dr-ctl link restart {site}`; if that does not help, look" if restarts else "Look"
-        return f"{restart} at what stands between the sites."
+        restart = f"`dr-ctl link restart {site}`; if that does not help, check" if restarts else "Check"
+        return f"{restart} the network between the sites."
 
 
 @dataclass(frozen=True, slots=True)

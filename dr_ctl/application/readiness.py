@@ -311,7 +311,7 @@ def checked(installation: Installation) -> Iterator[Check]:
     sources = brief(list(dict.fromkeys(secret.source for secret in secrets.values())))
     plain = [where for where, secret in secrets.items() if secret.plain is not None]
     against = [found("DR-SETTINGS-003", where=where, file=file.name) for where in plain]
-    yield Check("no password stands in the settings", SETTINGS, sources or "no password", against)
+    yield Check("no password is in the settings", SETTINGS, sources or "no password", against)
     count = f"{len(addresses(installation))} address(es)"
     yield Check("each broker has addresses of its own", SETTINGS, count, shared_addresses(installation))
     commands = [*model.commands(settings)]

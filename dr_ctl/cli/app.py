@@ -54,10 +54,10 @@ def init(
     *,
     urls: Annotated[list[str] | None, argument("[[SITE=]URL]...")] = None,
     topology: Annotated[
-        str | None, option("--topology ID", "The topology, instead of finding it out; without addresses: its example.")
+        str | None, option("--topology ID", "The topology, if not recognized; without addresses: its example.")
     ] = None,
     out: Annotated[Path, option("--out FILE", "The settings file to write.")] = Path("dr-ctl.yaml"),
-    name: Annotated[str, option("--name NAME", "What the installation is called.")] = "orders",
+    name: Annotated[str, option("--name NAME", "The name of the installation.")] = "orders",
     username: Annotated[str, option("--username NAME", "The login at the brokers.")] = "dr-ctl",
     ca: Annotated[Path | None, option("--ca FILE", "The authorities of the brokers' certificates.")] = None,
     examples: Annotated[
@@ -100,7 +100,7 @@ def validate(
     operation: Annotated[str | None, option("--for OPERATION", "Only this operation.")] = None,
     to: Annotated[str | None, option("--to SITE", "The site that would serve, or be reinstated.")] = None,
     offline: Annotated[
-        bool, option("--offline", "Only the settings and what stands beside them: for a CI. Asks no broker.")
+        bool, option("--offline", "Only the settings and the files that they name, without a broker: for a CI.")
     ] = False,
     verbose: Annotated[bool, option("--verbose", "List each check: verdict, evidence, age.")] = False,
 ) -> Result:
@@ -108,7 +108,7 @@ def validate(
     first operation: of `swapover`, or of `--for`."""
     if offline:
         if operation is not None or to is not None:
-            raise UsageError("--offline says nothing of an operation", remedy="Leave --for and --to out.")
+            raise UsageError("--offline checks no operation", remedy="Leave --for and --to out.")
         return application.readiness.validate_offline(session, verbose=verbose or session.verbose)
     return application.readiness.validate(session, operation, to, verbose=verbose or session.verbose)
 
@@ -118,10 +118,10 @@ def status(
     session: Session,
     *,
     site: Annotated[
-        str | None, argument("[SITE]", "Only its brokers as text; what is wrong, and the document, are of both sites.")
+        str | None, argument("[SITE]", "Only its brokers as text; the findings and the document are of both sites.")
     ] = None,
     watch: Annotated[
-        bool, option("--watch", "Again and again, until Ctrl-C: in place on a terminal, else one block a reading.")
+        bool, option("--watch", "Repeat until Ctrl-C: in place on a terminal, else one block for each reading.")
     ] = False,
     every: Annotated[str | None, option("--every T", "With --watch: interval between readings; default 2s.")] = None,
 ) -> Result:
@@ -158,7 +158,7 @@ def explain(
         ),
     ],
 ) -> Result:
-    """An exit code or a finding at length: meaning, command to type, costs, undo. Or a word: the field's for it."""
+    """Explain an exit code or a finding: meaning, command to type, costs, undo. Or a word: the field's word for it."""
     del session  # explaining needs neither settings nor brokers
     return application.explaining.explain(word)
 
@@ -167,9 +167,9 @@ def explain(
 def schema(
     session: Session,
     *,
-    words: Annotated[list[str] | None, argument("[COMMAND]", "Of its document; default: of the settings.")] = None,
+    words: Annotated[list[str] | None, argument("[COMMAND]", "Its command; default: the settings.")] = None,
 ) -> Result:
-    """The JSON Schema of the settings file, or of a command's document, made of what dr-ctl itself uses."""
+    """The JSON Schema of the settings file, or of a command's document, from dr-ctl's own types."""
     del session
     return application.documents.shown(" ".join(words) if words else None)
 
@@ -198,9 +198,9 @@ def maintenance(
     until: Annotated[
         str | None, option("--until T", "With on: when it ends by itself (04:00, a date, UTC; or 90m).")
     ] = None,
-    reason: Annotated[str | None, option("--reason TEXT", "With on: why; said wherever it shows.")] = None,
+    reason: Annotated[str | None, option("--reason TEXT", "With on: the reason, shown with the maintenance.")] = None,
 ) -> Result:
-    """Let the monitor and `check` wake nobody for what is expected, until T. Never silences split brain."""
+    """Keep the monitor and `check` from alerting for expected states, until T. Never silences split brain."""
     if what != "on":
         if until is not None or reason is not None:
             raise UsageError("--until and --reason are for `maintenance on`")
@@ -220,9 +220,9 @@ def sync(
     metrics: METRICS = None,
     hold: Annotated[str | None, option("--hold REASON", "Tell the agent to delete nothing: before a purge.")] = None,
     go_on: Annotated[bool, option("--go-on", "Let it delete again; purged messages count as consumed.")] = False,
-    settle: Annotated[bool, option("--settle", "Keep aside at the standby SITE the copies without evidence.")] = False,
-    put_back: Annotated[bool, option("--put-back", "With --settle: what was kept aside goes back.")] = False,
-    site: Annotated[str | None, option("--site SITE", "With --settle: where.")] = None,
+    settle: Annotated[bool, option("--settle", "Move aside the copies without evidence at the standby SITE.")] = False,
+    put_back: Annotated[bool, option("--put-back", "With --settle: put back what was moved aside.")] = False,
+    site: Annotated[str | None, option("--site SITE", "With --settle: the site.")] = None,
     queues: Annotated[str | None, option("--queues PATTERN", "With --settle: only these.")] = None,
 ) -> Result:
     """The agent that keeps a Classic standby clean of messages already consumed. Ends when its site no longer
@@ -242,9 +242,8 @@ def sync(
 
 def main() -> None:
     make_lasting()
-    # Hundreds of modules are loaded and none is ever garbage: to look among them for cycles, again and again while they
-    # come and once more at the end, is a seventh of the time that a short command takes.
-    gc.set_threshold(50_000)  # objects more than when it was looked for last; the default is 700
+    # Modules never become garbage: searching hundreds for cycles takes a seventh of the time of a short command.
+    gc.set_threshold(50_000)  # new objects since the last search; the default is 700
     code = run(sys.argv[1:])
     gc.freeze()
     sys.exit(code)

@@ -85,11 +85,11 @@ class Command(TyperCommand):
 
 
 class Group(TyperGroup):
-    """A group that lists its commands in whole sentences. A group without a command shows its help."""
+    """A group that lists its commands in whole sentences, and without a command shows its help."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        alone = not args and not ctx.resilient_parsing and not getattr(ctx.obj, "json", False)
-        return super().parse_args(ctx, ["--help"] if alone else args)
+        is_bare = not args and not ctx.resilient_parsing and not getattr(ctx.obj, "json", False)
+        return super().parse_args(ctx, ["--help"] if is_bare else args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         del ctx
@@ -175,15 +175,16 @@ def command(
 
     def register(function: Callable[..., Result]) -> Callable[..., Result]:
         signature = inspect.signature(function, locals=_UNREAD, eval_str=True)
-        declared = [of for of in signature.parameters.values() if of.name not in ("session", "asked", "how")]
-        switches = [own for of in declared if of.name == "does" for own in of.annotation.__metadata__[0]]
-        parameters = [*asks, *(own for of in declared for own in (switches if of.name == "does" else (of,))), *changes]
+        declared = [item for item in signature.parameters.values() if item.name not in ("session", "asked", "how")]
+        switches = [switch for item in declared if item.name == "does" for switch in item.annotation.__metadata__[0]]
+        own = (option for item in declared for option in (switches if item.name == "does" else (item,)))
+        parameters = [*asks, *own, *changes]
         taken = {parameter.name for parameter in parameters}
-        every = [parameter for parameter in everywhere(before=False, forms=forms) if parameter.name not in taken]
+        shared = [parameter for parameter in everywhere(before=False, forms=forms) if parameter.name not in taken]
 
         def run(ctx: typer.Context, **options: Any) -> None:
             session = _with(
-                replace(ctx.obj, command=whole), {parameter.name: options.pop(parameter.name) for parameter in every}
+                replace(ctx.obj, command=whole), {parameter.name: options.pop(parameter.name) for parameter in shared}
             )
             acts = bool(changes) and not options.get("dry_run")
             try:
@@ -194,7 +195,9 @@ def command(
                     options |= {"asked": asked_of(session, whole, request, how.reason)} if asks else {}
                     options |= {"how": how} if changes else {}
                 if switches:
-                    options["does"] = [f"--{of.name.replace('_', '-')}" for of in switches if options.pop(of.name)]
+                    options["does"] = [
+                        f"--{item.name.replace('_', '-')}" for item in switches if options.pop(item.name)
+                    ]
                 result = function(session, **options)
                 result = replace(result, findings=(*result.findings, *session.unclaimed))
             except Exception as error:  # noqa: BLE001 - the outermost edge: a defect still ends with a document
@@ -206,7 +209,7 @@ def command(
 
         run.__doc__ = function.__doc__
         run.__name__ = function.__name__
-        app.command(name, cls=Command, epilog=_EPILOG.format(example))(declaring(run, [*parameters, *every]))
+        app.command(name, cls=Command, epilog=_EPILOG.format(example))(declaring(run, [*parameters, *shared]))
         return function
 
     return register
@@ -233,7 +236,7 @@ def failed(error: Exception, *, verbose: bool) -> Result:
     if isinstance(error, DrCtlError):
         return of_error(error)
     text = f"a defect in dr-ctl: {type(error).__name__}: {error}"
-    remedy = "Run again with --verbose and report it; `dr-ctl status` says where things stand."
+    remedy = "Run again with --verbose and report it; `dr-ctl status` shows the state of both sites."
     return Result(ExitCode.INTERNAL, text, (Finding("DR-INTERNAL", Severity.ERROR, text, remedy),))
 
 

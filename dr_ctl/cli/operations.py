@@ -55,18 +55,18 @@ def plan_approve(
 
 _ABOUT: Final = {
     "swapover": "Move the service, or some queues, to the other site, without loss or duplicates.",
-    "failover": "The serving site is lost: serve at the other now, and say what is lost.",
+    "failover": "The serving site is lost: serve at the other one now, and report the possible loss.",
     "reinstate": "Make a lost site that is back the standby again, without the move back.",
     "failback": "The lost site is back: reinstate it, ask, then move the service back to it (as `swapover`).",
     "quiesce": "One step: let the clients of a site finish what they hold. `unfence` undoes it.",
-    "fence": "One step: keep clients out of a site, proven; a silent one is cut off by a hook. `unfence` undoes it.",
+    "fence": "One step: keep clients out of a site, proven; a hook cuts off a silent one. `unfence` undoes it.",
     "drain": "One step: wait until both sites hold the same, and write the receipt. The other site must be fenced.",
     "activate": "One step: make a site serve, proven. Needs the receipt of a drain, or outflows that are read as "
     "empty.",
-    "unfence": "One step: undo a fence where nothing has moved since, and lift what runs have paused.",
+    "unfence": "One step: undo a fence where nothing has moved since, and lift the pauses of runs.",
     "link restart": "One step: stop and start the link of a site's brokers, and see that it attaches. Clients stay "
     "where they are.",
-    "trim": "Remove from a standby the copies of what both sites have processed; say --dry-run first.",
+    "trim": "Remove from a standby the copies of messages that were processed; try --dry-run first.",
 }
 # A row has the name, the rest of the example, and the options. The first of two words of a name is the group.
 _OPERATIONS: Final = (
@@ -115,7 +115,7 @@ def rehearse(
     how: RunOptions,
     *,
     what: Annotated[
-        Literal["clean"] | None, argument("[clean]", "Remove at both sites what rehearsals have left.")
+        Literal["clean"] | None, argument("[clean]", "Remove the queues that rehearsals left at both sites.")
     ] = None,
     on: Annotated[
         Literal["canary", "twin"],
@@ -126,7 +126,7 @@ def rehearse(
     ] = 20,
     seed: Annotated[int, option("--seed N", "On a twin: the seed of the first variation.")] = 1,
 ) -> Result:
-    """The whole path with nothing at stake: with messages of its own, or on a twin with faults."""
+    """Rehearse a move without risk: with messages of its own on the brokers, or on a twin with faults."""
     if what == "clean" or on == "canary":
         return application.rehearsing.on_brokers(session, how, clean=what == "clean", timeout_s=asked.timeout_s)
     return application.rehearsing.on_twin(session, variations=variations, seed=seed)
@@ -134,7 +134,7 @@ def rehearse(
 
 @command(app, "resume", example="resume --dry-run", asks=options_for("timeout_s"), changes=options.STEPWISE)
 def resume(session: Session, asked: Spec, how: RunOptions) -> Result:
-    """Go on with the run that was interrupted."""
+    """Resume the interrupted run."""
     return application.run.resume(session, asked.timeout_s, how)
 
 
@@ -145,10 +145,10 @@ def abort(
     how: RunOptions,
     *,
     forget: Annotated[
-        str | None, option("--forget RUN", "Give RUN up as it is, unread and not undone; needs --reason.")
+        str | None, option("--forget RUN", "Give up RUN without reading or undoing it; needs --reason.")
     ] = None,
 ) -> Result:
-    """Undo the run that was interrupted, where it has not passed the point of no return."""
+    """Undo the interrupted run, if it has not passed the point of no return."""
     del asked  # an undo drains nothing
     return application.run.forget(session, forget, how) if forget is not None else application.run.abort(session, how)
 

@@ -64,7 +64,7 @@ def _documented(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def _given(ctx: typer.Context) -> Session:
-    """Make a session of the options that were typed so far, before the command or after it."""
+    """Make a session from the options typed so far, before or after the command."""
     typed = {**(ctx.parent.params if ctx.parent is not None else {}), **{k: v for k, v in ctx.params.items() if v}}
     return Session(config=_path(typed.get("config")), state_dir=_path(typed.get("state_dir")))
 
@@ -125,7 +125,7 @@ NO_DRAIN: Final = (switch("timeout_s", "--timeout T", "No effect here: it limits
 STEP: Final = (SITE, *NO_DRAIN, *options_for("queues"))
 _OF_DRAIN: Final = options_for("timeout_s", "accept_difference", "accept_duplicates", "queues")
 DRAIN: Final = (TO, *_OF_DRAIN)
-VERIFY: Final = (switch("to", "--to SITE", "The site that shall serve; default: the one that waits."), *_OF_DRAIN)
+VERIFY: Final = (switch("to", "--to SITE", "The site that shall serve; default: the standby."), *_OF_DRAIN)
 MOVE: Final = (
     TO,
     *options_for("timeout_s", "max_outage_s", "cut_in_flight", "accept_difference", "accept_duplicates", "queues"),
@@ -150,11 +150,11 @@ FORMS: Final = ("text", "json", "yaml")  # every command has these outputs
 
 
 def everywhere(*, before: bool, forms: Sequence[str] = ("wide", "name")) -> list[Parameter]:
-    """Return the common options, of which the first four work before the command too, where help shows them. `forms`
-    are further outputs of the command."""
+    """Return the common options. The first four work before the command too, where help shows them. `forms` are further
+    outputs of the command."""
     first = {"hidden": not before}
     every = "|".join((*FORMS, *forms))
-    text = "Text, or one document as JSON or YAML; wide: more columns; name: names alone."
+    text = "Text, or one document as JSON or YAML; wide: more columns; name: names only."
     output = typer.Option("--output", "-o", metavar=every, help=text if forms else text.partition(";")[0] + ".")
     return [
         switch("config", "--config FILE", "The settings file.", **first),
@@ -177,7 +177,7 @@ _OTHERS: Final = {
     operations.FAILOVER: ("max_outage_s", "cut_in_flight"),
     operations.REINSTATE: ("max_outage_s", *_LOSS),
 }
-"""`plan` has these options for other operations alone."""
+"""`plan` ignores these options for these operations."""
 
 
 def asked_of(session: Session, operation: str, given: Mapping[str, Any], reason: str | None) -> Spec:
@@ -188,12 +188,12 @@ def asked_of(session: Session, operation: str, given: Mapping[str, Any], reason:
     without = ("operation", "to", "site", *(_OTHERS.get(operation, _LOSS) if "operation" in given else ()))
     read = {name: _read(name, value) for name, value in given.items() if name not in without}
     options = {"reason": reason} | read
-    for name, say in (
+    for name, reason_for in (
         ("presume_down", "why that site is taken for down"),
         ("silent_since", "how that moment is known"),
     ):
         if options.get(name) is not None and not options["reason"]:
-            raise UsageError(f"--{name.replace('_', '-')} needs --reason", remedy=f"Say {say}: --reason TEXT.")
+            raise UsageError(f"--{name.replace('_', '-')} needs --reason", remedy=f"Say {reason_for}: --reason TEXT.")
     if operation in (operations.SWAPOVER, operations.FAILBACK) and options["max_outage_s"] is None:
         objectives = session.installation().settings.objectives
         options["max_outage_s"] = objectives.recovery if objectives is not None else None
@@ -247,7 +247,7 @@ def run_options(given: Mapping[str, Any]) -> RunOptions:
 def settling(session: Session, how: RunOptions, site: str | None, queues: str | None, *, put_back: bool) -> Spec:
     """Make the request of `sync --settle`; raises `UsageError` without a site, or for a change without a reason."""
     if site is None:
-        raise UsageError("--settle names no site", remedy="Say --site SITE: the site where the copies lie.")
+        raise UsageError("--settle names no site", remedy="Say --site SITE: the site with the copies.")
     if how.reason is None and not how.dry_run:
         raise UsageError("--settle needs --reason", remedy="Say what you know of them: --reason TEXT.")
     operation = PUT_BACK if put_back else KEEP_ASIDE

@@ -36,7 +36,7 @@ _VERDICTS: Final = (("holds", "hold"), ("warns", "warn"), ("fails", "fail"), ("n
 def end(result: Result, session: Session, *, changes: bool = False) -> int:
     """Write the result, and return its exit code. If standard output refuses a result, standard error gets it, unless
     the reader of another result than a run's went away. A full disk does not change the exit code of a command that
-    `changes` something; any other command has failed to show its result. A signal that comes now changes nothing."""
+    `changes` something; any other command has failed to show its result. Signals are ignored from here on."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
     warns = any(finding.severity in (Severity.WARNING, Severity.ERROR) for finding in result.findings)
@@ -50,7 +50,7 @@ def end(result: Result, session: Session, *, changes: bool = False) -> int:
         _write(result, session)
     if refusal.errno == errno.EPIPE:
         return result.exit_code
-    _say(refusal, "its text stands above, here alone")
+    _say(refusal, "the text above is only on standard error")
     if changes or result.exit_code not in (ExitCode.OK, ExitCode.WARNINGS):
         return result.exit_code
     return ExitCode.INTERNAL if result.health is None else Health.UNKNOWN.code
@@ -66,7 +66,7 @@ def end_of_help(code: int) -> int:
 
 
 def _refusal() -> OSError | None:
-    """Return why standard output has refused text, if it has, until that is said."""
+    """Return why standard output has refused text, if it has and nothing reported it yet."""
     return sys.stdout.refusal if isinstance(sys.stdout, LastingStream) else None
 
 

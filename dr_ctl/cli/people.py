@@ -49,10 +49,10 @@ class Terminal:
         )
 
     def agrees(self, plan: Plan, cost: str) -> bool:
-        """Ask for a typed name, which is more than a key pressed in a hurry."""
+        """Ask for a typed name, so that no single key confirms a plan."""
         what, wanted = _question(plan)
-        asked = f"{what}: {cost}." if cost else f"{what}?"
-        return _named(plan, asked, wanted, "to go on")
+        question = f"{what}: {cost}." if cost else f"{what}?"
+        return _named(plan, question, wanted, "to go on")
 
     def approves(self, plan: Plan) -> bool:
         if options := plan.spec.typed():
@@ -75,15 +75,15 @@ class Terminal:
                 text = f"    Then {undo}[s]top here, or [y]es after all"
 
 
-def show(plan: Plan, *more: str) -> None:
-    for text in (plan_text(plan), *map(finding_text, plan.findings), *more):
+def show(plan: Plan, *questions: str) -> None:
+    for text in (plan_text(plan), *map(finding_text, plan.findings), *questions):
         typer.echo(folded(text, sys.stderr), err=True)
 
 
-def _named(plan: Plan, asked: str, wanted: str, what_for: str) -> bool:
-    """Show a plan, and ask for a name; the question stands right above the typed line."""
-    show(plan, line(asked))
-    text = f"Type `{wanted}` {what_for}"
+def _named(plan: Plan, question: str, wanted: str, purpose: str) -> bool:
+    """Show a plan, and ask for a name; the question is right above the typed line."""
+    show(plan, line(question))
+    text = f"Type `{wanted}` {purpose}"
     typed = _typed(text)
     return typed is not None and typed.strip() == wanted
 

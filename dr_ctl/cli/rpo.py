@@ -120,7 +120,7 @@ def _calibration(data: Any) -> str:
 
 def _summary(answer: EstimateAnswer, objectives: Objectives | None, *, away: bool = True) -> str:
     if answer.estimate is None:
-        return "how much a failure would lose is not known"
+        return "how many messages a failure would lose is not known"
     data = answer.data
     as_of = estimates.as_of(data) if away else ""
     lost = f"if {answer.estimate.site} died: {estimates.verdict(data, objectives)}"

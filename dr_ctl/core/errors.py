@@ -130,7 +130,7 @@ class TooOld(BrokerError):
 
 class Stopped(DrCtlError):
     exit_code: ClassVar[ExitCode] = ExitCode.INTERRUPTED
-    remedy = "`dr-ctl status` says where things stand."
+    remedy = "`dr-ctl status` shows the state of both sites."
 
     def __init__(self, signum: int, where: str = "") -> None:
         super().__init__(f"stopped by {signal.Signals(signum).name}{where}")

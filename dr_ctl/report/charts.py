@@ -36,7 +36,7 @@ _MAX_POINTS: Final = 400
 _STRIP: Final = 3.0
 """The height of the marks of excursions along the top, in per cent of the chart."""
 _FAR_ABOVE: Final = 3
-"""An objective so many times above the largest figure is written, not drawn: it would flatten the curve."""
+"""An objective that exceeds the largest figure this many times is written, because drawn it would flatten the curve."""
 
 Point = tuple[datetime, float | None]
 Piece = list[tuple[float, float]]
@@ -55,7 +55,7 @@ def _ticks(top: float, step: float, label: Callable[[float], str]) -> tuple[Tick
 
 
 class TimeAxis(NamedTuple):
-    """From one moment to another; moments outside lie on its ends."""
+    """From one moment to another; moments outside are placed at its ends."""
 
     began: datetime
     ended: datetime
@@ -69,7 +69,7 @@ class TimeAxis(NamedTuple):
         return round(100 * min(1.0, max(0.0, share)), 3)
 
     def ticks(self) -> tuple[Tick, ...]:
-        """Seconds since the beginning, in the unit that suits."""
+        """The time since the begin, in a suitable unit."""
         step = next((step for step in _STEPS_S if self._span_s / step < _MAX_TICKS), 3600.0)
         while self._span_s / step >= _MAX_TICKS:
             step *= 2
@@ -233,9 +233,9 @@ def _silences(step: StepRecord) -> Iterable[str]:
     """Sentences on samples without an answer and links that were not attached, which a curve cannot show."""
     read = [row for _, evidence in step.samples for row in evidence.items() if isinstance(row[1], Mapping)]
     silent = Counter(site for site, figures in read if "unknown" in figures)
-    loose = Counter(site for site, figures in read if figures.get("attached") is False)
+    detached = Counter(site for site, figures in read if figures.get("attached") is False)
     out_of = f"of {many(len(step.samples), 'sample')}"
-    for counts, what in ((silent, "{} did not answer in"), (loose, "The link of {} was not attached in")):
+    for counts, what in ((silent, "{} did not answer in"), (detached, "The link of {} was not attached in")):
         yield from (f"{what.format(site)} {count(amount)} {out_of}." for site, amount in counts.items())
 
 
@@ -261,10 +261,10 @@ def _thinned(points: Sequence[Point]) -> list[Point]:
     size = -(-len(points) // (_MAX_POINTS // 2))
     kept: list[Point] = []
     for start in range(0, len(points), size):
-        stretch = list(enumerate(points[start : start + size]))
-        known = [(value, index) for index, (_, value) in stretch if value is not None]
+        window = list(enumerate(points[start : start + size]))
+        known = [(value, index) for index, (_, value) in window if value is not None]
         indices = {min(known)[1], max(known)[1]} if known else set()
-        indices |= {index for index, (_, value) in stretch if value is None}
+        indices |= {index for index, (_, value) in window if value is None}
         kept += [points[start + index] for index in sorted(indices)]
     return kept if kept[-1] == points[-1] else [*kept, points[-1]]
 

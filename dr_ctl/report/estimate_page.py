@@ -1,5 +1,5 @@
-"""The page of an estimate, for whoever decides. A table shows each figure as likely, at most and allowed; the history
-follows. The report of a run has the same table, of the estimate that was made before the move."""
+"""The page of an estimate, for the person who decides. A table shows each figure as likely, at most and allowed; the
+history follows. The report of a run has the same table, of the estimate that was made before the move."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from dr_ctl.rpo.estimate.result import Verdict, judge
 from dr_ctl.rpo.history.row import moment
 
 Limits = Mapping[tuple[str, ...], Mapping[str, float]]
-"""What is allowed of each figure: of all under `()`, of a class under its queues."""
+"""The limit of each figure: of the total under `()`, of a class under its queues."""
 NO_LIMITS: Final[Limits] = MappingProxyType({})
 COLUMNS: Final = ("now", "p50", "p95", "p99", "max")
 _FIGURES: Final[Mapping[str, tuple[str, Callable[[object], str]]]] = {
@@ -47,7 +47,7 @@ _UNEXPLAINED: Final = 0.01
 @dataclass(frozen=True, slots=True)
 class Figure:
     """A figure, column by column: the likely value, empty where it is not known, the bound, and the 95 % intervals of
-    that. `judged` says how it stands to what is `allowed`, `sign` whether that is good."""
+    that. `judged` is the verdict against the limit (`allowed`), `sign` its tone."""
 
     name: str
     likely: tuple[str, ...]
@@ -60,7 +60,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """An estimate as words. `note` says why there is none, or what to keep in mind of it; `scopes` are classes and
+    """An estimate as words. `note` says why there is none, or limits it; `scopes` are classes and
     flows with their 99th percentiles and a verdict."""
 
     sentence: str = ""
@@ -70,7 +70,7 @@ class Forecast:
 
 
 class EstimatePage:
-    """`sentences` stand first; `made` says when, over what and by which version."""
+    """`sentences` come first; `made` has the time, the readings and the version."""
 
     template: ClassVar = "estimate.html.j2"
 
@@ -85,10 +85,10 @@ class EstimatePage:
         made: str = "",
         limits: Limits = NO_LIMITS,
     ) -> None:
-        """`data` is that of the command, `sentences` what it says of it."""
+        """`data` and `sentences` are those of the command."""
         is_known = data.get("total") is not None
-        without_verdict = "No objectives are set" if is_known else "How much would be lost is not known"
-        self.title = f"{name}: what a failure would lose"
+        without_verdict = "No objectives are set" if is_known else "How many messages would be lost is not known"
+        self.title = f"{name}: the possible loss of a failure"
         self.verdict = _VERDICTS.get(str(data.get("verdict")), without_verdict)
         self.sentences = [*filter(None, sentences)]
         self.forecast = as_words(data, limits) if is_known else Forecast()

@@ -1,5 +1,5 @@
-"""The facts of a run that an auditor asks for: by whose word it was made, of which installation, how long clients were
-out, and its results against objectives.
+"""The facts of a run for an auditor: who started it, its installation, how long clients were out, and its results
+against objectives.
 
 Clients are out from the fence to the activation, or to the undo of the fence."""
 
@@ -29,8 +29,8 @@ class Fact(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """An objective and what came of it. `sign` is that of a tone: `good` where it was kept, `cost` where it was not,
-    `open` where nothing can tell, empty where there was nothing to judge."""
+    """An objective and its result. `sign` is that of a tone: `good` if it was kept, `cost` if not, `open` if that is
+    not known, empty without a judgement."""
 
     name: str
     objective: str = ""
@@ -41,8 +41,8 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """`began` is None where this run kept nobody out; `ended` where the journal holds no moment of letting them in. The
-    seconds are None where nothing tells."""
+    """`began` is None if this run kept no client out, `ended` if the journal has no moment at which clients could
+    connect again. The seconds are None if they are not known."""
 
     began: datetime | None
     ended: datetime | None
@@ -53,7 +53,7 @@ class Outage:
 
 
 def of_what(material: Material) -> tuple[Fact, ...]:
-    """The installation with its brokers, and who asked for the run, by which words."""
+    """The installation with its brokers, who started the run, and the command."""
     installation, approved = material.installation, material.approved
     facts = [Fact("Run", material.name)]
     if installation is None:
@@ -82,7 +82,7 @@ def of_what(material: Material) -> tuple[Fact, ...]:
 
 
 def _brokers(addresses: Mapping[str, Any], material: Material) -> Iterator[Fact]:
-    """A site a line; the versions are those that the plan was decided by."""
+    """A line for each site; the versions are those at the decision of the plan."""
     sites = mapping(mapping(material.plan.get("basis")).get("brokers"))
     for site, brokers in addresses.items():
         lines = []

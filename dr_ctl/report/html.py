@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def write_report(files: RunFiles) -> Path:
-    """Write the report of one run, whatever state it was left in, and say where it is."""
+    """Write the report of one run in any state, and return its path."""
     write_text(files.report, render(RunPage(read_run(files))))
     return files.report
 

@@ -1,7 +1,6 @@
-"""The index of all runs and rehearsals of a time: a table that holds results against objectives.
+"""The index of all runs and rehearsals of a time: a table that compares results with objectives.
 
-The words for a run are those of its own report. Figures of a run are held against the objectives that held when it was
-made."""
+The words for a run are those of its own report. Its figures are compared with the objectives of its time."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -50,14 +49,14 @@ class IndexPage:
     def __init__(
         self, runs: Iterable[RunFiles], rehearsals: Path, since: datetime, now: datetime, *, folder: Path
     ) -> None:
-        """`folder` is the folder that the page will lie in: links lead from there. No settings are read: the
+        """`folder` is the folder of the page: links are relative to it. No settings are read: the
         installation's name is that of its last run."""
         materials = [(files, read_run(files)) for files in runs]
         begun = [(files, material) for files, material in materials if material.entries]
         on_twins, torn = _on_twins(rehearsals)
-        every = [*(_row(files, material, folder) for files, material in begun), *on_twins]
-        self.rows = rows = sorted((row for row in every if since <= row.at), key=lambda row: row.at, reverse=True)
-        # By the name of its folder, all that is left of a run whose journal cannot be read.
+        all_rows = [*(_row(files, material, folder) for files, material in begun), *on_twins]
+        self.rows = rows = sorted((row for row in all_rows if since <= row.at), key=lambda row: row.at, reverse=True)
+        # If the journal cannot be read, only the name of its folder shows the time of a run.
         first = f"{since.astimezone(UTC):%Y%m%dT%H%M%SZ}"
         unwritten = [files for files, material in materials if not material.entries and files.name[:16] >= first]
         empty = [check(files).verdict for files in unwritten]
@@ -65,7 +64,7 @@ class IndexPage:
         unread = len(empty) - never
         self.notes = [f"{many(never, 'run')} never began: nothing was changed."] if never else []
         if unread:
-            self.notes.append(f"The journal of {many(unread, 'run')} cannot be read: nobody knows what came of it.")
+            self.notes.append(f"The journal of {many(unread, 'run')} cannot be read: the outcome is not known.")
         if torn:
             self.notes.append(f"The evidence of {many(torn, 'rehearsal')} on a twin cannot be read.")
         self.tone, self.words = _verdict(rows, altered=altered, unread=unread)
@@ -82,17 +81,17 @@ class IndexPage:
 
 def _row(files: RunFiles, material: Material, folder: Path) -> Row:
     page = RunPage(material)
-    said = page.verdict.summary or page.verdict.words
+    summary = page.verdict.summary or page.verdict.words
     spec, by = material.spec, material.authors
     checked = check(files)
     kind, has_moved = _KINDS.get(text(spec.get("operation")), _OTHER), (Tone.GOOD, Tone.COST)
     drained = "drained but for accepted differences" if mapping(spec.get("accept_difference")) else "drained first"
-    has_link = files.report.exists() and files.folder.is_relative_to(folder)  # the page may lie elsewhere
+    has_link = files.report.exists() and files.folder.is_relative_to(folder)  # the page may be elsewhere
     return Row(
         at=datetime.fromisoformat(material.entries[0].time).astimezone(UTC),
         kind=kind,
         what=page.title,
-        words="; ".join([said, *(costs for costs in page.verdict.costs if costs not in said)]),
+        words="; ".join([summary, *(costs for costs in page.verdict.costs if costs not in summary)]),
         tone=page.verdict.tone,
         by=tuple(dict.fromkeys((text(author.get("user")), text(author.get("host"))) for author in by)),
         approved=", ".join(approvers(by)),
@@ -110,7 +109,7 @@ def _measured(page: RunPage, name: str, else_: str) -> Measured:
 
 
 def _on_twins(folder: Path) -> tuple[list[Row], int]:
-    """Rehearsals on a twin, by the evidence that they leave, and how many files of it cannot be read."""
+    """Return rehearsals on a twin, from their files of evidence, and how many files cannot be read."""
     rows, torn = list[Row](), 0
     for path in sorted(folder.glob("*.json")):
         document = of_file(path) or {}
@@ -134,8 +133,8 @@ def _on_twins(folder: Path) -> tuple[list[Row], int]:
 
 
 def _verdict(rows: Sequence[Row], *, altered: int, unread: int) -> tuple[Tone, str]:
-    """The whole time in a sentence; the worst that is known of it decides. `altered` and `unread`: runs without a row,
-    as no line of their journals can be read; the first are among the second."""
+    """Summarize the time in a sentence; the worst known result decides. `unread` runs have no row, because no line of
+    their journals can be read; `altered` ones are among them."""
     if altered := altered + sum(bool(row.record) for row in rows):
         return Tone.BAD, f"The record of {many(altered, 'run')} was altered"
     if not rows and not unread:
@@ -147,9 +146,9 @@ def _verdict(rows: Sequence[Row], *, altered: int, unread: int) -> tuple[Tone, s
     if wrong:
         return Tone.COST, "; ".join(wrong)
     if unread:
-        return Tone.OPEN, f"What came of {many(unread, 'run')} cannot be determined: no line of the journal can be read"
+        return Tone.OPEN, f"The outcome of {many(unread, 'run')} is not known: no line of the journal can be read"
     if "open" in signs:
         return Tone.OPEN, "Whether every objective was kept cannot be determined"
     if "good" in signs:
         return Tone.GOOD, "Every objective that was set was kept"
-    return Tone.OPEN, "No run of this time was held against an objective"
+    return Tone.OPEN, "No run of this time has an objective"

@@ -1,4 +1,4 @@
-"""The report of a run as values: how it ended and what to do, its time line, and all that its files say of it."""
+"""The report of a run as values: how it ended and what to do, its time line, and the contents of its files."""
 
 import itertools
 from collections import Counter
@@ -31,8 +31,8 @@ _PROOFS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The headline. `units` are the units with the site that serves each at the end; `costs` is what it cost to reach
-    the wanted state, or is left to do."""
+    """The headline. `units` are the units with the site that serves each at the end; `costs` are the price of the
+    reached state, and debts."""
 
     tone: Tone
     words: str
@@ -46,7 +46,7 @@ class Verdict:
 
 
 class Span(NamedTuple):
-    """From `left`, `width` wide, both in per cent. A bar may go on past the axis at either side."""
+    """A bar: its left end and width in per cent, and whether it goes on past either end of the axis."""
 
     left: float
     width: float
@@ -94,9 +94,7 @@ class RunPage:
         self.not_begun = story.not_begun
         self.charts = of_waits(story)
         self.findings = _findings(material)
-        open_note = (
-            "The run has not ended: these are the findings of its plan; those of its steps are told with its end."
-        )
+        open_note = "The run has not ended: these are the findings of its plan; its end adds those of its steps."
         self.findings_note = open_note if material.result is None else ""
         self.debts = [text(mapping(debt).get("text")) for debt in items(mapping(material.result).get("debts"))]
         self.proofs = _proofs(story)
@@ -117,7 +115,7 @@ class RunPage:
 
 def verdict(material: Material, story: Story, judged: Sequence[Measured] = ()) -> Verdict:
     """Judge by the result alone; a run without one has not ended, whatever its steps say."""
-    notes = _gone_on(material, story)
+    notes = _interruptions(material, story)
     if material.result is None:
         words, advice = _open(story)
         return Verdict(Tone.OPEN, words, "open", "none yet", advice=advice, notes=notes)
@@ -143,19 +141,19 @@ def verdict(material: Material, story: Story, judged: Sequence[Measured] = ()) -
     )
 
 
-def _gone_on(material: Material, story: Story) -> tuple[str, ...]:
+def _interruptions(material: Material, story: Story) -> tuple[str, ...]:
     by = material.authors
     notes = []
     for place, (before, after) in enumerate(itertools.pairwise(story.parts), start=1):
         who = text(by[place].get("user")) if place < len(by) else ""
-        what = "undone by another process" if after.kind == "aborted" else "interrupted, and gone on with"
+        what = "undone by another process" if after.kind == "aborted" else "interrupted and resumed"
         silent = f"nothing was written for {_pause(before, after)}, from {clock(before.ended)} to {clock(after.began)}"
         notes.append(f"The run was {what}{f' ({who})' if who else ''}: {silent}.")
     return tuple(notes)
 
 
 def _missed(judged: Sequence[Measured]) -> list[str]:
-    """Return the objectives of a planned move that were not kept. A possible loss stands for itself."""
+    """Return the objectives of a planned move that were not kept. A possible loss is listed separately."""
     late = [row.objective.removeprefix("within ") for row in judged if (row.name, row.judged) == (RECOVERY, NOT_KEPT)]
     return [f"clients were out for longer than the {limit} planned" for limit in late]
 
@@ -202,7 +200,7 @@ def _open(story: Story) -> tuple[str, str]:
     if not story.parts:
         return "Never begun", "Nothing was changed by it."
     words = "Not ended: under way, or cut off"
-    advice = "`dr-ctl status` says where things stand."
+    advice = "`dr-ctl status` shows the state of both sites."
     # Only the undo of an activation, or its proven failure, takes the run back before the point of no return.
     if any(step.calls and step.mark is not Mark.REFUSED for step in story.of("activate")):
         past = "An activating call has gone out: this cannot be undone any more."
@@ -211,7 +209,7 @@ def _open(story: Story) -> tuple[str, str]:
 
 
 def chapters(story: Story, out: Outage) -> tuple[Chapter, ...]:
-    """Lay out every part on an axis of its own: hours between two of them would leave nothing to see of either."""
+    """Lay out each part on an axis of its own: with hours between two parts neither would be visible."""
     parts = story.parts
     return tuple(
         _chapter(part, f"Part {place} of {len(parts)}: {part.kind}" if len(parts) > 1 else "", last, out)
@@ -326,6 +324,6 @@ def _journal(material: Material, story: Story) -> tuple[Fact, ...]:
     facts.append(Fact("Seal in result.json", seal))
     if story.back:
         entries = ", ".join(map(count, story.back))
-        sentence = f"at entry {entries}: order is by entry; times around it are not to be trusted"
+        sentence = f"at entry {entries}: entries are in the right order; times around them are unreliable"
         facts.append(Fact("The clock went back", sentence))
     return tuple(facts)

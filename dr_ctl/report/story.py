@@ -97,7 +97,7 @@ class StepRecord:
 
     @property
     def is_moment(self) -> bool:
-        """Whether it is too short for a bar."""
+        """Whether the step is too short for a bar."""
         return self.mark is Mark.SIGNAL or self.verb == NO_RETURN
 
 
@@ -166,8 +166,8 @@ def story_of(material: Material) -> Story:
             case "sample" if step is not None:
                 step.samples.append((now, entry.evidence))
             case "signal":
-                word, said = entry.outcome or "signal", "a stop was asked for"
-                part.steps.append(StepRecord("", word, "", said, False, now, now, 0.0, Mark.SIGNAL))
+                word, summary = entry.outcome or "signal", "a stop was asked for"
+                part.steps.append(StepRecord("", word, "", summary, False, now, now, 0.0, Mark.SIGNAL))
         has_ended = entry.kind == "signal" or (entry.kind == "step" and entry.outcome not in STARTS)
     begun = {step.id for part in parts for step in part.steps}
     ids = map(step_id, map(mapping, items(material.last_plan.get("steps"))))

@@ -36,7 +36,7 @@ _BAD: Final = (*STARTS, StepEvent.FAILED.value, StepEvent.UNKNOWN.value, StepEve
 
 
 def send(files: RunFiles, endpoint: str | None) -> Finding | None:
-    """Have a run that has ended sent, where an endpoint is set; the finding for what is missing for that."""
+    """Start to send a run that has ended, if an endpoint is set; return a finding if a package is missing."""
     named = {} if endpoint is None or any(map(os.environ.get, _ENDPOINTS)) else {ENDPOINT: endpoint}
     if not (named or any(map(os.environ.get, _ENDPOINTS))):
         return None
@@ -57,7 +57,7 @@ def send(files: RunFiles, endpoint: str | None) -> Finding | None:
 
 
 def spans_of(run: Material) -> list[ReadableSpan]:
-    """The spans of a run, the root first. Their ids are made of the run, so that one sent again is the same."""
+    """The spans of a run, the root first. Their ids derive from the run, so that a second transmission has the same."""
     from opentelemetry.sdk.resources import Resource  # noqa: PLC0415 - only the sender has it
     from opentelemetry.sdk.trace import ReadableSpan  # noqa: PLC0415
     from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags  # noqa: PLC0415
@@ -66,7 +66,7 @@ def spans_of(run: Material) -> list[ReadableSpan]:
     resource = Resource({"service.name": "dr-ctl", "service.version": __version__})
 
     def span(
-        name: str, ident: str, began: datetime, ended: datetime, bad: str | None, more: dict[str, Any]
+        name: str, ident: str, began: datetime, ended: datetime, error: str | None, facts: dict[str, Any]
     ) -> ReadableSpan:
         context = SpanContext(_id(run.name, 32), _id(f"{run.name} {ident}", 16), False, TraceFlags(TraceFlags.SAMPLED))
         return ReadableSpan(
@@ -74,8 +74,8 @@ def spans_of(run: Material) -> list[ReadableSpan]:
             context=context,
             parent=root.context if ident else None,
             resource=resource,
-            attributes={f"dr_ctl.{key}": value for key, value in more.items() if value not in (None, "")},
-            status=Status(StatusCode.OK) if bad is None else Status(StatusCode.ERROR, bad),
+            attributes={f"dr_ctl.{key}": value for key, value in facts.items() if value not in (None, "")},
+            status=Status(StatusCode.OK) if error is None else Status(StatusCode.ERROR, error),
             start_time=micros(began) * 1000,
             end_time=micros(ended) * 1000,
         )
@@ -90,7 +90,7 @@ def spans_of(run: Material) -> list[ReadableSpan]:
         "target": text(run.spec.get("target")),
         "outcome": text(data.get("outcome")),
         "exit_code": code,
-        "findings": [text(mapping(each).get("id")) for each in items(data.get("findings"))],
+        "findings": [text(mapping(finding).get("id")) for finding in items(data.get("findings"))],
         "outage_s": run.data.get("outage_s"),
     }
     summary = None if good else text(data.get("summary"))
@@ -99,11 +99,11 @@ def spans_of(run: Material) -> list[ReadableSpan]:
     for number, step in enumerate(story.steps):
         if step.mark is Mark.SIGNAL:
             continue
-        # A step that a killed process left has no end: another one looked at what had become of it.
-        bad = step.text or step.event if step.event in _BAD else None
+        # A step that a killed process left has no end: another process read its effect.
+        error = step.text or step.event if step.event in _BAD else None
         facts = {"run": run.name, "step": step.id, "outcome": step.event, "text": step.text}
         name = f"undo {step.verb}" if step.undo else step.verb
-        spans.append(span(name, f"{step.id} {number}", step.began, step.ended or step.began, bad, facts))
+        spans.append(span(name, f"{step.id} {number}", step.began, step.ended or step.began, error, facts))
     return spans
 
 

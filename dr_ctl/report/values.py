@@ -15,7 +15,7 @@ def clock(at: datetime) -> str:
 
 
 def count(figure: object) -> str:
-    """A count, or any figure without a unit, with its thousands apart."""
+    """Write a count, or a figure without a unit, with separated thousands."""
     value = number(figure)
     if value is None:
         return NOT_KNOWN

@@ -25,7 +25,7 @@ class LastingFence(Section):
     matches: Names = Field(
         default=("#",),
         min_length=1,
-        description="the addresses that this is for, as `<security-setting match=…>` names them",
+        description="the addresses that the fence covers, as `<security-setting match=…>` names them",
     )
 
 
@@ -36,8 +36,8 @@ class ArtemisBroker(ManagedBroker, Grouped):
 
     cluster: Names | None = Field(
         default=None,
-        description="names of the acceptors of the site's brokers among themselves, and of their nodes; without: "
-        "found out. No fence closes them, and who comes in there is no client",
+        description="names of the acceptors that the site's brokers and their nodes use among themselves; without: "
+        "read from the broker. No fence closes them, and their connections are no clients",
     )
 
     @property
@@ -63,7 +63,7 @@ class MirrorBroker(AmqpLinked):
     """A broker of a mirrored pair."""
 
     link: str | None = Field(
-        default=None, description="the broker's connection to the peer, by its name; without: found out"
+        default=None, description="the broker's connection to the peer, by its name; without: read from the broker"
     )
     lasting_fence: LastingFence | None = None
 
@@ -98,7 +98,7 @@ class ArtemisContinuity(Settings):
 
     @property
     def order(self) -> Sequence[tuple[str, str, str]]:
-        why = "what the serving site has staged and not delivered would be lost behind the fence"
+        why = "messages that the serving site has staged and not delivered would be lost behind the fence"
         return (("catch-up", "quiesce", why),)
 
 
@@ -109,8 +109,8 @@ class ClientRoles(Section):
 
     roles: Names = Field(
         min_length=1,
-        description="roles of the clients: a fence takes from them what they may do at the address of one queue; never "
-        "those of the bridges or of what applies the ids",
+        description="roles of the clients: a fence takes their rights at the address of one queue; never those "
+        "of the bridges or of the processor of ids",
     )
 
 
@@ -119,7 +119,7 @@ class BridgesIdStore(IdStore):
 
     header: str = Field(
         default="ARTEMIS_MESSAGE_UUID",
-        description="the property in which producers name each message; a message without it is called "
+        description="the property with the producer's id of each message; a message without it has the id "
         "`ORIGIN:NUMBER`, by the site where it was sent and its number there",
     )
 

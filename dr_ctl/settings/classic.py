@@ -12,11 +12,11 @@ from dr_ctl.settings.parts import Duration, HttpAddress, IdStore, Names, Secret,
 
 
 class AgentAccess(Section):
-    """A way in of its own for whoever works beside the clients, which stays open when these are kept out."""
+    """A listener for dr-ctl and the agent, which stays open when clients are kept out."""
 
     stomp: StompAddress | None = Field(
         default=None,
-        description="address of a transport connector that no client uses; required where no node says its own",
+        description="address of a transport connector that no client uses; required where no node has its own",
     )
     username: str = Field(description="the agent's login")
     password: Secret = Field(description="the agent's password")
@@ -48,7 +48,9 @@ class SyncedBroker(ClassicBroker, Grouped):
     nodes: Annotated[tuple[ClassicNode, ...], BeforeValidator(listed)] = Field(
         default=(), description="the nodes of a broker that has several, instead of its `jolokia` and `stomp`"
     )
-    sync: AgentAccess | None = Field(default=None, description="how dr-ctl itself, and the agent of `sync`, reach it")
+    sync: AgentAccess | None = Field(
+        default=None, description="how dr-ctl itself, and the agent of `sync`, connect to it"
+    )
 
     @model_validator(mode="after")
     def _synced(self) -> Self:
@@ -65,7 +67,7 @@ class BrokerSyncBroker(SyncedBroker):
     """A broker of a pair that copies over a network connector."""
 
     network: str | None = Field(
-        default=None, description="network connector to the peer; without: found out, by the peer's name"
+        default=None, description="network connector to the peer; without: recognized by the peer's name"
     )
     bridge: Names | None = Field(
         default=None,
@@ -100,7 +102,7 @@ class Replica(Section):
 
 
 class Store(Section):
-    """Where the lock is: a file that this machine sees, or a row of a database."""
+    """The place of the lock: a file that this machine can read, or a row of a database."""
 
     lock: str | None = Field(default=None, description="the lock file in the directory that the brokers share")
     dsn: Secret | None = Field(
@@ -113,17 +115,16 @@ class Store(Section):
     lease: Duration = Field(
         default="10s",
         validate_default=True,
-        description="what activemq.xml says as `lockAcquireSleepInterval`: how often a waiting broker tries, and with "
+        description="`lockAcquireSleepInterval` of activemq.xml: how often a waiting broker tries, and with "
         "`dsn` how long a lease lasts",
     )
     keep_alive: Duration = Field(
         default="5s",
         validate_default=True,
-        description="what it says as `lockKeepAlivePeriod`: how often the holder makes sure of the lock",
+        description="`lockKeepAlivePeriod` of activemq.xml: how often the holder renews the lock",
     )
     replica: Replica | None = Field(
-        default=None,
-        description="where each site has a database of its own and one follows the other: the one that follows",
+        default=None, description="where each site has its own database and one replicates the other: the replica"
     )
 
     @model_validator(mode="after")
@@ -136,7 +137,7 @@ class Store(Section):
 
 
 class Process(Section):
-    """How a broker's process is looked at, started and stopped: while it waits it has neither ports nor management."""
+    """Commands for a broker's process: a waiting broker has neither ports nor management."""
 
     commands = ("state", "start", "stop")
 
@@ -180,12 +181,12 @@ class ClassicSharedStore(Settings):
 
     @property
     def order(self) -> Sequence[tuple[str, str, str]]:
-        """Order the promotion of a replica, which takes no writes before, and follows no database after."""
+        """Order the promotion of a replica, which takes no writes before it, and replicates nothing after it."""
         if self.store.replica is None:
             return ()
         return (
             ("fence", PROMOTE, "clients would go on writing to the database that is left"),
-            ("verify", PROMOTE, "what the replica has not got would be lost with the promotion"),
+            ("verify", PROMOTE, "changes that the replica lacks would be lost with the promotion"),
             (PROMOTE, "activate", "the broker there would find a database that takes no writes"),
         )
 
@@ -206,17 +207,17 @@ class ClassicSharedStore(Settings):
 
 
 class FanoutBroker(SyncedBroker):
-    """A broker of a pair that producers write to side by side."""
+    """A broker of a pair; producers write to both."""
 
     producers: Names = Field(
         min_length=1,
         description="names of the transport connectors that producers use; they are open at both sites, and a fence "
-        "leaves them so",
+        "leaves them open",
     )
     sync: AgentAccess | None = Field(
         default=None,
-        description="how dr-ctl itself reaches this broker to read messages that the other site lacks, and to put "
-        "those there that this one lacks",
+        description="how dr-ctl itself reaches this broker to read messages that the other site lacks, and to write "
+        "messages that this one lacks",
     )
 
 
@@ -230,8 +231,8 @@ class ClassicFanout(Settings):
     id_header: str = Field(
         default="UniqueMessageID",
         pattern=r"^[A-Za-z_$][A-Za-z0-9_$]*$",
-        description="the property by which producers name a message, the same at both sites: each broker gives it a "
-        "JMSMessageID of its own",
+        description="the property with the producer's id of a message, the same at both sites: each broker gives it "
+        "a JMSMessageID of its own",
     )
     ids: IdStore | None = Field(
         default=None,

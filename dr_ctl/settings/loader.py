@@ -157,7 +157,7 @@ def _read(
 
 
 def _unreadable(node: yaml.Node, within: tuple[yaml.Node, ...]) -> list[Problem]:
-    """List YAML that no settings file can mean. A problem never names the value, which may be a secret."""
+    """List YAML that no settings file can contain. A problem never shows the value, which may be a secret."""
     if node in within:
         return [_at(node, "", "holds itself")]
     if isinstance(node, yaml.MappingNode):
@@ -180,12 +180,12 @@ def _unreadable(node: yaml.Node, within: tuple[yaml.Node, ...]) -> list[Problem]
 
 
 def _twice(root: yaml.Node) -> Iterator[Problem]:
-    """Find keys that stand twice in one mapping: YAML would take the last in silence."""
+    """Find keys that occur twice in one mapping: YAML would silently take the last."""
     for where, node in _every(root):
         seen = set[str]()
         for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
             if key.value in seen:
-                yield _at(key, f"{where}.{key.value}" if where else str(key.value), "stands a second time")
+                yield _at(key, f"{where}.{key.value}" if where else str(key.value), "occurs a second time")
             seen.add(str(key.value))
 
 

@@ -49,7 +49,7 @@ class Broker(Section):
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """Addresses, which no other broker has; the name stands for them in a topology without addresses."""
+        """The addresses, which no other broker has; the name where the topology has none."""
         return (self.name,)
 
 
@@ -80,7 +80,7 @@ class Site(Section, Generic[B_co]):
         default=None, description="`Origin` header for Jolokia; without: scheme and host of the address"
     )
     workloads: Annotated[tuple[Workload, ...], BeforeValidator(listed)] = Field(
-        default=(), description="what works on the messages here, and starts and stops with the service"
+        default=(), description="programs that work on the messages here, and start and stop with the service"
     )
 
     @model_validator(mode="after")
@@ -92,7 +92,7 @@ class Site(Section, Generic[B_co]):
 
 
 class Queues(Section):
-    """Which queues quiesce, parity and estimate look at. The gate looks at all, whatever stands here."""
+    """The queues for quiesce, parity and estimate. The gate checks all queues."""
 
     include: Names = Field(
         default=("#",),
@@ -104,7 +104,7 @@ class Queues(Section):
 
 
 class Loss(Section):
-    messages: Annotated[int, Field(ge=0)] | None = Field(default=None, description="the most that a failure may lose")
+    messages: Annotated[int, Field(ge=0)] | None = Field(default=None, description="the limit on lost messages")
     age: Seconds | None = Field(default=None, description="the greatest age of a message that a failure may lose")
 
 
@@ -124,7 +124,7 @@ class Objectives(Section):
 
     loss: Loss = Field(default_factory=lambda: Loss(messages=0))
     duplicates: Duplicates | None = Field(
-        default=None, description="without it a failover that may bring more than 0 asks for `--accept-duplicates`"
+        default=None, description="without it a failover with possible duplicates needs `--accept-duplicates`"
     )
     recovery: Duration | None = Field(default=None, description="planned time until clients are served again")
     classes: Annotated[tuple[ClassObjective, ...], BeforeValidator(listed)] = ()
@@ -133,7 +133,7 @@ class Objectives(Section):
 class Drain(Section):
     timeout: Duration = Field(default="1m", validate_default=True, description="how long a drain may take")
     poll: Duration = Field(default="20ms", validate_default=True, description="interval between two readings")
-    stable: int = Field(default=3, ge=1, description="in how many readings in a row the gate must hold, at least two")
+    stable: int = Field(default=3, ge=1, description="readings in a row in which the gate must hold, at least two")
     stall: Duration = Field(
         default="20s",
         validate_default=True,
@@ -162,7 +162,7 @@ def _reachable(value: object) -> object:
         raise ValueError("names no store, or a password: credentials come from the environment of who reads and writes")
     if url.scheme == "s3" and (odd := sorted({key for key, _ in parse_qsl(url.query)} - S3_KEYS)):
         raise ValueError(f"{odd[0]} is none of {', '.join(sorted(S3_KEYS))}")
-    from pyarrow import fs  # noqa: PLC0415 - takes a tenth of a second, and a history mostly lies in a directory
+    from pyarrow import fs  # noqa: PLC0415 - takes a tenth of a second, and most histories are directories
 
     try:
         getattr(fs, SCHEMES[url.scheme])
@@ -172,7 +172,7 @@ def _reachable(value: object) -> object:
 
 
 class HistoryLocation(NamedTuple):
-    """A folder, or a URL. The folder `near` on this machine has the last minute, or hours, in any case."""
+    """A folder, or a URL. The folder `near` on this machine always has the last minute, or hours."""
 
     where: str
     near: Path
@@ -238,7 +238,7 @@ class MonitorSettings(Section):
     estimate: Literal["resident", "each", "off"] | None = Field(
         default=None,
         description="how `monitor` keeps the stored estimate fresh. `resident`: one process keeps its Spark session "
-        "(some 400 MB that stay taken), so that an estimate takes a second or two; `each`: a new process for each "
+        "(which keeps some 400 MB of memory), so that an estimate takes a second or two; `each`: one process for each "
         "estimate; `off`: no estimate. Default: `resident` on a machine with 4 GiB of memory or more, else `each`",
     )
 
@@ -258,7 +258,7 @@ ENDS: Final = (*dict.fromkeys(code.outcome for code in ExitCode if code not in _
 
 def _known_end(word: str) -> str:
     if word not in ENDS:
-        raise ValueError(f"is no end of a run: {', '.join(ENDS)}")
+        raise ValueError(f"is no outcome of a run: {', '.join(ENDS)}")
     return word
 
 
@@ -266,7 +266,7 @@ End = Annotated[str, AfterValidator(_known_end), WithJsonSchema({"type": "string
 
 
 class AfterHook(Hook):
-    """A command that is told how a run ended."""
+    """A command that runs after a run, with its outcome."""
 
     on: Annotated[tuple[End, ...], BeforeValidator(listed)] = Field(
         min_length=1,
@@ -306,7 +306,7 @@ class Settings(Section):
     """A takeover or a restart at the serving site lets the link of a lost site in again if this is true."""
 
     version: Literal[1] = Field(description="the version of this file's format: 1")
-    name: str = Field(min_length=1, description="what the installation is called")
+    name: str = Field(min_length=1, description="the name of the installation")
     topology: str
     sites: Mapping[SiteName, Site[Broker]]
     queues: Queues = Field(default_factory=Queues)
@@ -320,8 +320,8 @@ class Settings(Section):
     approvals: Approvals | None = None
     traces: HttpAddress | None = Field(
         default=None,
-        description="where each run that has ended is sent as a trace by OTLP over HTTP, as in http://collector:4318; "
-        "the variable OTEL_EXPORTER_OTLP_ENDPOINT, where set, wins over this key",
+        description="the address to which each ended run is sent as a trace by OTLP over HTTP, as in "
+        "http://collector:4318; the variable OTEL_EXPORTER_OTLP_ENDPOINT, if set, has precedence over this key",
     )
     runbooks: str | None = Field(
         default=None, description="folder of own runbooks; without: those that came with dr-ctl"
@@ -427,14 +427,14 @@ LEAST: Final = 2
 class Node(Section):
     """One process of a broker that has several. Which of them is active is found at every reading."""
 
-    name: str = Field(pattern=r"^[a-z][a-z0-9-]*$", description="what the node is called")
+    name: str = Field(pattern=r"^[a-z][a-z0-9-]*$", description="the name of the node")
     jolokia: HttpAddress = Field(description="its management address")
     stomp: StompAddress | None = Field(
         default=None, description="its address of a client listener, for test logins and the probe"
     )
     username: str | None = Field(default=None, description="its login, if not the broker's")
     password: Secret | None = Field(default=None, description="its password, if not the broker's")
-    broker: str | None = Field(default=None, description="the broker's name at that node; without: found out")
+    broker: str | None = Field(default=None, description="the broker's name at that node; without: as it reports")
 
 
 class Grouped(Broker):
@@ -466,7 +466,7 @@ def console_or_nodes(schema: dict[str, Any]) -> None:
 
 
 class ManagedBroker(Broker):
-    """A broker that is asked at its console, or, where none is needed, at a listener of clients."""
+    """A broker that is read through its console, or without one through a listener of clients."""
 
     needs_console: ClassVar[bool] = True
 
@@ -478,20 +478,20 @@ class ManagedBroker(Broker):
     stomp: StompAddress | None = Field(
         default=None,
         description="`stomp://` or `stomp+ssl://` address of a client listener: test logins and the probe go there. "
-        "Without it fences are shown by flag only, and a finding says so",
+        "Without it fences are shown by flag only, and a finding reports that",
     )
     username: str = Field(description="login for Jolokia and STOMP")
     password: Secret = Field(description="its password: a secret, see below")
     clients: Names = Field(min_length=1, description="names of the listeners that clients use")
-    broker: str | None = Field(default=None, description="the broker's own name; without: found out")
+    broker: str | None = Field(default=None, description="the broker's own name; without: read from the broker")
 
     @field_validator("jolokia", "stomp")
     @classmethod
     def _managed(cls, address: str | None, info: ValidationInfo) -> str | None:
-        """Require a console or nodes, not both. Invalid nodes, which are not in the data, have own errors."""
+        """Require a console or nodes, not both. Invalid nodes are not in the data, and have errors of their own."""
         nodes = info.data.get("nodes", "nodes" in cls.model_fields)
         if nodes and nodes is not True and address is not None:
-            raise ValueError("stands beside `nodes`: each node has its own")
+            raise ValueError("cannot be set beside `nodes`: each node has its own")
         if not nodes and address is None and info.field_name == "jolokia" and cls.needs_console:
             raise PydanticCustomError("missing", "is missing")
         return address

@@ -1,4 +1,4 @@
-"""The base class of settings, value types that many classes use, and what works on the messages at a site."""
+"""The base class of settings, value types that many classes use, and the workloads of a site."""
 
 import re
 from typing import Annotated, Any, ClassVar, Final, Literal, Self
@@ -65,8 +65,8 @@ StompAddress = Annotated[str, AfterValidator(_stomp)]
 
 
 class Section(BaseModel):
-    """No key is unknown, no type converted, no text empty, nothing changes after loading. `commands`: fields with the
-    words of a command, `files` those that name a file kept beside the settings."""
+    """The base of all sections: unknown keys, converted types and empty texts are errors, and values are frozen.
+    `commands` are fields with the words of a command, `files` those with a file that is kept beside the settings."""
 
     commands: ClassVar[tuple[str, ...]] = ()
     files: ClassVar[tuple[str, ...]] = ()
@@ -125,7 +125,7 @@ class IdStore(Section):
 class _Workload(Section):
     """Fields of every kind of workload."""
 
-    name: str = Field(min_length=1, description="what it is called; the same name at both sites is the same workload")
+    name: str = Field(min_length=1, description="its name; the same name at both sites is the same workload")
     queues: Names = Field(
         default=(),
         description="patterns of the queues that it works on: it moves with any of them. Without, it moves with the "
@@ -148,13 +148,13 @@ class CamelRoutes(_Workload):
     kind: Literal["camel-route"] = _KIND
     jolokia: HttpAddress = Field(description="`camel-route`: management address of the process that runs the routes")
     routes: Names = Field(min_length=1, description="`camel-route`: ids of the routes, in the order of stopping")
-    username: str | None = Field(default=None, description="`camel-route`: login, where the address asks for one")
+    username: str | None = Field(default=None, description="`camel-route`: login, if the address needs one")
     password: Secret | None = Field(default=None, description="`camel-route`: its password: a secret, see below")
 
     @model_validator(mode="after")
     def _login(self) -> Self:
         if (self.username is None) is not (self.password is None):
-            raise ValueError("username and password stand together, or neither does")
+            raise ValueError("needs both username and password, or neither")
         return self
 
 
@@ -166,7 +166,7 @@ class SystemdUnit(_Workload):
     host: str | None = Field(
         default=None,
         pattern=r"^[^-]",
-        description="`systemd`: the machine that it is on, as `systemctl --host` takes it; without: this one",
+        description="`systemd`: the machine that it runs on, as `systemctl --host` takes it; without: this one",
     )
 
 
@@ -193,12 +193,12 @@ class StateAddress(Section):
     stopped: str | None = Field(
         default=None,
         min_length=1,
-        description="`http`: that line where it does not; every other is then not read. Without: any other line",
+        description="`http`: that line where it does not; any other line is then unknown. Without: any other line",
     )
 
 
 class HttpService(_Workload):
-    """Something that is paused and resumed over HTTP."""
+    """A workload that is paused and resumed over HTTP."""
 
     kind: Literal["http"] = _KIND
     start: Post

@@ -66,8 +66,8 @@ def test_a_standby_of_classic_has_the_unit_of_its_agent(dr_ctl: Shell) -> None:
 
     rows, does = (dr_ctl("init", "--systemd", out, *of) for out, of in (("units", ()), ("do", ["--auto-quarantine"])))
 
-    assert "does not keep it out again" in rows.out + rows.err
-    assert "does not keep it out again" not in does.out + does.err
+    assert "does not keep them out again" in rows.out + rows.err
+    assert "does not keep them out again" not in does.out + does.err
     assert "--auto-quarantine" in unit(dr_ctl.folder / "do" / "dr-ctl-monitor.service")["ExecStart"][0]
     assert unit(dr_ctl.folder / "units" / "dr-ctl-sync.service")["ExecStart"][0].endswith(
         "/dr-ctl sync --metrics 127.0.0.1:9410 --json"

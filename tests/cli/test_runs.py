@@ -414,7 +414,7 @@ def test_a_file_with_a_password_in_it_stays_here_and_that_is_told(dr_ctl: Shell,
     document, parts = bundled(dr_ctl)
 
     [text] = [finding["text"] for finding in document["findings"] if "plan.json" in finding["text"]]
-    assert text == "plan.json was left out: a password of the settings stands in it"
+    assert text == "plan.json was left out: it contains a password of the settings"
     assert "plan.json" not in parts
     assert "plan.json was left out" in " ".join(json.loads(parts["bundle.json"])["left_out"])
 

@@ -123,7 +123,7 @@ def test_an_end_says_what_is(
         ("swapover", SERVING, STANDBY, IN_PART["london"], NOT_KNOWN, "london serves again, but not b", "opens it"),
         ("swapover", STANDBY, SERVING, {}, INCOMPLETE, "paris was found open, so london was not", "Decide which site"),
         ("swapover", STANDBY, STANDBY, {}, STRANDED, "no site could be shown to serve", "`dr-ctl unfence london`"),
-        ("failover", DOWN, STANDBY, {}, STRANDED, "what the failover had changed at paris", "the same failover again"),
+        ("failover", DOWN, STANDBY, {}, STRANDED, "changes of the failover at paris", "the same failover again"),
     ],
 )
 def test_an_undo_that_failed_says_what_to_do(

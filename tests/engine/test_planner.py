@@ -430,7 +430,7 @@ def test_the_wrong_order_is_told_with_the_reason(
     tmp_path: Path, operation: str, first: str, then: str, because: str
 ) -> None:
     text = exchanged(GOOD[operation], first, then)
-    assert f"{line_of(text, then)}: {then} stands before {first}: {because}" in linted(tmp_path, text)
+    assert f"{line_of(text, then)}: {then} comes before {first}: {because}" in linted(tmp_path, text)
     text = without(GOOD[operation], first)
     problems = linted(tmp_path, text)
     expected = f"{line_of(text, then)}: {then} without {first} before it: {because}"

@@ -563,7 +563,7 @@ def test_nothing_is_no_success(shelf: Shelf) -> None:
     page = shelf.page()
     assert (page.tone, page.words, page.rows) == (Tone.OPEN, "No run and no rehearsal in this time", [])
     shelf.rehearsal(3)
-    assert shelf.page().words == "No run of this time was held against an objective"
+    assert shelf.page().words == "No run of this time has an objective"
 
 
 def test_an_undone_and_an_open_run_count_as_neither_well_nor_moved(shelf: Shelf) -> None:
@@ -594,7 +594,7 @@ def test_a_record_that_was_altered_is_told_before_all_else(shelf: Shelf) -> None
     assert "of journal.jsonl was altered" in page.rows[0].record
 
 
-@pytest.mark.parametrize(("ended", "says"), [(True, "The record of 1 run was altered"), (False, "What came of 1 run")])
+@pytest.mark.parametrize(("ended", "says"), [(True, "The record of 1 run was altered"), (False, "The outcome of 1 r")])
 def test_a_run_whose_journal_cannot_be_read_is_not_one_that_never_began(shelf: Shelf, ended: bool, says: str) -> None:
     shelf.move(20)
     files = shelf.move(9)
@@ -605,7 +605,7 @@ def test_a_run_whose_journal_cannot_be_read_is_not_one_that_never_began(shelf: S
     page = shelf.page()
 
     assert (page.tone, page.words[: len(says)]) == (Tone.BAD if ended else Tone.OPEN, says)
-    assert page.notes == ["The journal of 1 run cannot be read: nobody knows what came of it."]
+    assert page.notes == ["The journal of 1 run cannot be read: the outcome is not known."]
     assert shelf.page(NOW - timedelta(days=5)).notes == []
 
 
@@ -720,5 +720,5 @@ def test_an_objective_that_was_kept_is_said_and_one_far_above_flattens_no_curve(
 def test_without_a_history_the_page_says_so() -> None:
     finding = Finding("DR-RPO-001", Severity.WARNING, "no history", "record")
     text = Form(render(EstimatePage("orders", {"total": None}, None, [finding]))).text
-    assert "How much would be lost is not known" in text
+    assert "How many messages would be lost is not known" in text
     assert "There is no history to draw." in text

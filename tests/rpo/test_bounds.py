@@ -140,7 +140,7 @@ FENCED = [role("standby", 11), role("standby", 30), role("down", 40)]
          f"seen down (assuming the highest rate of the last minutes); {STAYS}")),
         ([], 60, {"down_at": at(20)}, 7 + came(10), "seen down, without a reading before"),
         ([role("unknown", 15)], 3600, {"silent_since": at(13)}, 7 + came(3),
-         "when its service had ended, by the operator's word"),
+         "when its service had ended, as the operator stated"),
         (FENCED, 60, {"fence_ends": True}, 7 + came(1), "12:00:11.000Z, when clients had been kept out of it"),
         (FENCED, 60, {}, 7 + came(30), "when it was seen down"),
         ([*FENCED[:2], role("unknown", 39), FENCED[2]], 60, {"fence_ends": True}, 7 + came(30), "seen down"),
@@ -592,7 +592,7 @@ def test_what_was_never_read_is_said_and_is_no_zero_also_where_queues_were_not_r
 
     assert "orders" in texts_of(found, "DR-RPO-021")[0]
     assert texts_of(found, "DR-RPO-022") == []
-    assert "was not read beside it: orders" in texts_of(other, "DR-RPO-021")[0]
+    assert "at the other site of london were not read: orders" in texts_of(other, "DR-RPO-021")[0]
 
 
 def test_of_a_backlog_of_before_a_restart_nobody_knows_how_much_likely_comes_twice(tmp_path: Path) -> None:
@@ -684,10 +684,10 @@ def test_where_sites_differ_and_nothing_is_on_its_way_nobody_can_say_how_much_is
             3,
             "at least 3: orders.in: 22 at london, 3 of them without a copy, 20 at paris: more",
         ),
-        (0, ("orders.in", 3, 3), 5, 3, "+ 3 at london alone (orders.in: 22 at london, 3 of them without a copy, 20 at"),
-        (None, ("*", None), 24, 20, "+ 22 perhaps at london alone (orders.in: 22 at london, 20 at paris, not compared"),
+        (0, ("orders.in", 3, 3), 5, 3, "+ 3 only at london (orders.in: 22 at london, 3 of them without a copy, 20 at"),
+        (None, ("*", None), 24, 20, "+ 22 perhaps only at london (orders.in: 22 at london, 20 at paris, not compared"),
         # Left out of the last comparison, which had another queue.
-        (0, ("audit.log", 0), 24, 20, "+ 22 perhaps at london alone"),
+        (0, ("audit.log", 0), 24, 20, "+ 22 perhaps only at london"),
     ],
 )
 def test_messages_without_a_copy_and_copies_left_over_do_not_cancel_each_other_out(
@@ -759,7 +759,7 @@ EXPLAINED: dict[str, tuple[list[Row], dict[str, Any], Figures, int, dict[str, Fi
         at_rest({"orders.in": (20, 60)}, MIRROR, met=False), {}, (0, 0), 0, {"orders.in": (0, 0)}, ""),
     "a queue without a bridge of its own is lost with its site": (
         at_rest({"orders.in": (20, 500), "local": (30, 0)}, BRIDGED), {},
-        (32, 0), 32, {"local": (30, 0), "orders.in": (2, 0)}, "+ 30 at london alone (local: 30 at london, 0 at paris)"),
+        (32, 0), 32, {"local": (30, 0), "orders.in": (2, 0)}, "+ 30 only at london (local: 30 at london, 0 at paris)"),
     # As after a return with bridges, while clients have not come to these copies yet.
     "copies of what was done at the other site make a bound of all that lies here": (
         at_rest({"orders.in": (90, 40)}, BRIDGED), {}, (90, 0), 2, {"orders.in": (90, 0)},

@@ -496,12 +496,12 @@ KNOWN: dict[str, Case] = {
         lambda it: (total(it).loss.now, total(it).loss.max, [flow.figures.loss.max for flow in it.estimate.flows],
                     it.verdict, ids(it)), (120, 120, [60, 60], None, ["DR-RPO-003"])),
     "a reading from the future is not taken for a fresh one": (history(), 60, {},
-        lambda it: (ids(it), "60 s in the future" in it.findings[0].text), (["DR-RPO-020"], True)),
+        lambda it: (ids(it), "60 s later than" in it.findings[0].text), (["DR-RPO-020"], True)),
     "a window leaves out what lies outside": (history(), 60, {"until": at(60)},
         lambda it: (total(it).loss.now, total(it).loss.max), (0, 10)),
     **{f"whose echoes are counted is said of a site that waits ({name})": (
         [*history(), *WAITS], 120, {"site": name}, lambda it: [each[:22] for each in texts(it, "023")], said)
-       for name, said in (("01", []), ("02", ["01 serves, not 02: wha"]))},
+       for name, said in (("01", []), ("02", ["01 serves, not 02: the"]))},
     "a site that the history does not know": (history(), 120, {"site": "paris"},
         lambda it: (it.estimate, it.verdict, ids(it), "01" in it.findings[0].text),
         (None, UNKNOWN, ["DR-RPO-005"], True)),

@@ -133,7 +133,7 @@ def test_a_command_that_is_told_of_ends_needs_no_quotes_around_on(tmp_path: Path
          "dr-ctl.yaml:3:7: is not a valid !us; put it in quotes if it is a text"),
         (swap("name: orders", "name: 2001-99-99"),
          "dr-ctl.yaml:3:7: is not a valid timestamp; put it in quotes if it is a text"),
-        (GOOD + "drain: {poll: 1ms}\n", "dr-ctl.yaml:31:1: drain: stands a second time"),
+        (GOOD + "drain: {poll: 1ms}\n", "dr-ctl.yaml:31:1: drain: occurs a second time"),
         (swap("[clients]", "['']"), "dr-ctl.yaml:13:19: sites.london.brokers.orders-1.clients.0: is empty"),
         (swap("timeout: 1m", "timeout: 0s"), "dr-ctl.yaml:29:18: drain.timeout: should be longer than 0"),
         (swap("timeout: 1m", "timeout: 36526d"),

@@ -149,7 +149,7 @@ def test_what_the_waiting_site_lacks_refuses_the_move(
 
     assert (ended.code, open_at(twin, IN)) == (ExitCode.REVERTED, ["london"]), ended.document
     lost = len(range(10)[which])
-    assert f"{lost} message(s) of {IN} lie at london and not at paris" in ended.document["summary"]
+    assert f"{lost} message(s) of {IN} are at london and not at paris" in ended.document["summary"]
 
 
 def test_a_queue_that_only_the_serving_site_has_refuses_the_move(twin: PlayedTwin, dr_ctl: Command) -> None:
@@ -161,7 +161,7 @@ def test_a_queue_that_only_the_serving_site_has_refuses_the_move(twin: PlayedTwi
     ended = dr_ctl(*TO_PARIS, "--queues", IN)
 
     assert (ended.code, open_at(twin, IN)) == (ExitCode.PRECHECK_FAILED, ["london"]), ended.document
-    assert "7 message(s) of audit lie at london, and paris has no such queue" in ended.document["summary"]
+    assert "7 message(s) of audit are at london, and paris has no such queue" in ended.document["summary"]
 
 
 def an_urgent_one_before_a_long_history(twin: PlayedTwin) -> None:

@@ -96,7 +96,7 @@ def test_acknowledgements_that_a_passive_node_still_counts_are_told(twin: Played
 
     [finding] = dr_ctl("validate", "--for", "swapover").rows("DR-NODE-006")
 
-    assert finding["text"].startswith("paris/orders-1: node b waits, and still counts 30 acknowledgement(s)")
+    assert finding["text"].startswith("paris/orders-1: node b is passive, and still counts 30 acknowledgement(s)")
 
 
 @pytest.mark.parametrize("layout", [Layout(nodes=2)])
@@ -111,7 +111,7 @@ def test_a_link_that_looks_for_one_node_of_its_peer_is_told(twin: PlayedTwin, dr
 
     [finding] = dr_ctl("validate", "--for", "swapover").rows("DR-NODE-006")
 
-    assert finding["text"] == "london/orders-1 has several nodes, and the link of paris looks for one of them"
+    assert finding["text"] == "london/orders-1 has several nodes, and the link of paris knows only one of them"
     assert how in finding["remedy"]
 
 

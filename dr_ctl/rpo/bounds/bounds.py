@@ -1,7 +1,7 @@
-"""Bounds on the messages that a failover now may lose or deliver twice. They are made from the last readings, at once,
-without Spark. Beside them stand the latest moment at which the site can have served, and the sum in words that an
-operator can check. docs/rpo-method.md ("A failover's bounds") says what each bound is made of. Pairs add up; a figure
-that was not read for one pair makes the total unknown, never zero."""
+"""Bounds on the messages that a failover now may lose or duplicate, made from the last readings and without Spark; with
+the latest moment at which the site can have served, and a sum in words that an operator can check. docs/rpo-method.md
+("A failover's bounds") says how each bound is made. The total is the sum over the pairs; a figure that was not read for
+one pair makes it unknown, never zero."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -27,24 +27,24 @@ from dr_ctl.settings.model import HistoryLocation
 
 B = TypeVar("B", bound=Bound)
 STALE_US: Final = 30 * SECOND_US
-"""A site is taken to have been down between two readings that saw it down if they are no further apart than this."""
+"""The site counts as down between two readings that saw it down if they are no further apart than this."""
 
 
 class EndEvidence(Enum):
-    """This value says how the moment is known after which nothing more can have been put in."""
+    """How the moment is known after which no message can have been sent to the site."""
 
     DOWN = "it was seen down"
     FENCED = "clients had been kept out of it"
     SUPPOSED = "it is taken to be lost"
-    WORD = "its service had ended, by the operator's word"
+    WORD = "its service had ended, as the operator stated"
     OPEN = "it was not yet seen down"
     UNWATCHED = "it is seen down, without a reading before"
 
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """The latest moment at which the site can have served. During `unwatched`, after the site was first seen down,
-    nobody looked: the site may have been back."""
+    """The latest moment at which the site can have served. `unwatched` is a time without readings after the site was
+    first seen down: it may have served then."""
 
     at_us: int
     how: EndEvidence
@@ -56,7 +56,7 @@ class Death:
 
     @property
     def grows(self) -> bool:
-        """A later question gets a later moment."""
+        """Whether the moment is later each time a bound is made."""
         return self.how in (EndEvidence.OPEN, EndEvidence.UNWATCHED)
 
 
@@ -64,9 +64,9 @@ def latest(recorded: Recent, now_us: int, *, is_down: bool, supposed: bool = Fal
     """Return the begin of the unbroken series of readings up to now that saw the site down, or now without such a
     series.
 
-    A reading that was not down, or too long a time without any, begins a new series, because the site may have been
-    back. `is_down` says that the caller sees the site down now, or with `supposed` takes it to be down. With
-    `fence_ends` a fence lets nobody send."""
+    A reading in another role, or too long a time without readings, begins a new series, because the site may have
+    served again. `is_down`: the caller sees the site down now, or with `supposed` assumes it. With `fence_ends` no
+    client can send to a fenced site."""
     read_us = last_read_us(recorded)
     downs = recorded.saw(Role.DOWN)
     others = _others(recorded, Role.DOWN)
@@ -86,7 +86,7 @@ def latest(recorded: Recent, now_us: int, *, is_down: bool, supposed: bool = Fal
 
 
 def _fenced(recorded: Recent, death: Death) -> Death:
-    """Return the end that a fence made before the site was seen down, if readings without a break show the fence."""
+    """Return the earlier end that a fence makes, if unbroken readings show the fence until the site was seen down."""
     closed = recorded.saw(Role.STANDBY)
     closed = closed[(closed > max([0, *_others(recorded, Role.DOWN, Role.STANDBY)])) & (closed <= death.at_us)]
     full = len(closed) and np.diff(np.append(closed, death.at_us)).max() <= STALE_US
@@ -103,18 +103,17 @@ def last_read_us(recorded: Recent) -> int:
 
 
 def because(pairs: Sequence[Pair], death: Death, likely: int | None, sites: tuple[str, str]) -> str | None:
-    """Return the sum of the possible loss, in messages, or the reason why nobody knows it although it was read. The
-    result is None if it was not read."""
+    """Return the sum of the possible loss in words, or why it is not known. The result is None if it was not read."""
     lost = sum_of([pair.lost for pair in pairs])
     if lost is None:
         return _at_least(pairs, sites)
     expected = "" if likely is None else f"likely {likely}, at most {lost.at_most}, because "
     only_at_site = [queue for pair in pairs for queue in pair.apart.queues.values() if queue.only_at_site > 0]
     may = " perhaps" if any(queue.uncopied is None for queue in only_at_site) else ""
-    apart = f", + {lost.apart}{may} at {sites[0]} alone ({_named(only_at_site, sites)})" if lost.apart else ""
+    only = f", + {lost.apart}{may} only at {sites[0]} ({_named(only_at_site, sites)})" if lost.apart else ""
     text = (
         f"{expected}{lost.at_most} = {lost.at_reading} neither shipped nor consumed at the reading of "
-        f"{stamp(moment(lost.at_us))}{apart}, + {_came(lost, death)}"
+        f"{stamp(moment(lost.at_us))}{only}, + {_sent_since(lost, death)}"
     )
     if death.grows and lost.rate:
         until = "it is seen down" if death.how is EndEvidence.OPEN else "a monitor reads it again"
@@ -123,21 +122,21 @@ def because(pairs: Sequence[Pair], death: Death, likely: int | None, sites: tupl
 
 
 def _at_least(pairs: Sequence[Pair], sites: tuple[str, str]) -> str | None:
-    untold = [queue for pair in pairs for queue in pair.apart.queues.values() if queue.lost is None]
-    if not untold:
+    unknown = [queue for pair in pairs for queue in pair.apart.queues.values() if queue.lost is None]
+    if not unknown:
         return None
-    least = sum(queue.only_at_site for queue in untold)
-    why = f", and no more of it was on its way to {sites[1]}: nobody can say why"
-    if all(queue.uncopied for queue in untold):
+    least = sum(queue.only_at_site for queue in unknown)
+    why = f", and none of them was on its way to {sites[1]}: the reason is not known"
+    if all(queue.uncopied for queue in unknown):
         why = ": more may have lost their copies since"
-    return f"not known, but at least {least}: {_named(untold, sites)}{why}"
+    return f"not known, but at least {least}: {_named(unknown, sites)}{why}"
 
 
 def _named(queues: Sequence[Divergence], sites: tuple[str, str]) -> str:
     return brief([queue.text(*sites) for queue in queues])
 
 
-def _came(lost: LossTerm, death: Death) -> str:
+def _sent_since(lost: LossTerm, death: Death) -> str:
     assumed = " (assuming the highest rate of the last minutes)" if lost.since else ""
     return f"at most {lost.since} sent in the {lost.took_us / SECOND_US:.1f} s until {death.text}{assumed}"
 
@@ -145,8 +144,8 @@ def _came(lost: LossTerm, death: Death) -> str:
 def findings(
     sites: tuple[str, str], pairs: Sequence[Pair], death: Death, later: int, *, is_summed: bool
 ) -> Iterator[Finding]:
-    """Yield findings on the readings behind the bounds. With `is_summed` the sum of all pairs already tells the
-    counts."""
+    """Yield findings on the readings behind the bounds. With `is_summed` the sum in words already has the counts of
+    each pair."""
     site, other = sites
     if later:
         yield found("DR-RPO-031", later=later, site=site)
@@ -159,10 +158,10 @@ def findings(
         yield found("DR-RPO-030.since_read", site=site, grow=grow)
     for pair in pairs:
         yield from _of_pair(site, pair, death, is_summed=is_summed)
-        if untold := [queue for queue in pair.apart.queues.values() if None in (queue.lost, queue.duplicates)]:
+        if unknown := [queue for queue in pair.apart.queues.values() if None in (queue.lost, queue.duplicates)]:
             at = "" if pair.apart.at_us is None else f" (reading of {stamp(moment(pair.apart.at_us))})"
-            key, apart = "DR-PARITY-001.lost_site", _named(untold, sites)
-            yield found(key, severity=Severity.WARNING, at=at, site=site, other=other, differences=apart)
+            key, differences = "DR-PARITY-001.lost_site", _named(unknown, sites)
+            yield found(key, severity=Severity.WARNING, at=at, site=site, other=other, differences=differences)
 
 
 def _of_pair(site: str, pair: Pair, death: Death, *, is_summed: bool) -> Iterator[Finding]:
@@ -175,15 +174,15 @@ def _of_pair(site: str, pair: Pair, death: Death, *, is_summed: bool) -> Iterato
     elapsed_us = death.at_us - pair.lost_read_us
     if elapsed_us > STALE_US:
         yield found("DR-RPO-003.at_end", where=where, age=f"{elapsed_us / SECOND_US:.0f}", end=death.text)
-    untold = any(None in (queue.lost, queue.duplicates) for queue in pair.apart.queues.values())
-    if (pair.lost is None or pair.duplicates is None) and not untold:
+    has_unknown = any(None in (queue.lost, queue.duplicates) for queue in pair.apart.queues.values())
+    if (pair.lost is None or pair.duplicates is None) and not has_unknown:
         why = "too few readings before it show the rate, or readings are missing after a quiet time"
-        why = "it lies in the future of this machine's clock" if elapsed_us < 0 else f"{why}, or a figure was not read"
+        why = "it is stamped later than this machine's clock" if elapsed_us < 0 else f"{why}, or a figure was not read"
         if pair.overtaken is not None:
             why = f"{pair.overtaken} message(s) came to the other site since, more than the rate before explains"
         yield found("DR-RPO-011", where=where, moment=stamp(moment(pair.lost_read_us)), why=why)
     elif pair.lost is not None and not is_summed:
-        yield found("DR-RPO-010", where=where, at=stamp(moment(pair.lost.at_us)), arrived=_came(pair.lost, death))
+        yield found("DR-RPO-010", where=where, at=stamp(moment(pair.lost.at_us)), arrived=_sent_since(pair.lost, death))
     # Lost acknowledgements left copies of processed messages at the other site.
     if unread := [name for name, number in pair.stale_copies.items() if number is None]:
         yield found("DR-RPO-021", pair=pair.name, site=site, unread=brief(unread))
@@ -192,7 +191,7 @@ def _of_pair(site: str, pair: Pair, death: Death, *, is_summed: bool) -> Iterato
 
 
 AHEAD_US: Final = 60 * SECOND_US
-"""The clock that made readings may be ahead of this one by so much; readings of later moments are left out."""
+"""The clock that stamps readings may be ahead of this one by so much; later readings are left out."""
 
 
 def bounds(
@@ -206,20 +205,20 @@ def bounds(
     silent_since: datetime | None = None,
     live: Sequence[Row] = (),
 ) -> Bounds:
-    """Bound the messages lost and doubled if the service goes on without that site now.
+    """Bound the messages that are lost and duplicated if the service goes on without that site now.
 
-    `down_at` is the moment at which the caller itself saw the site down, or with `supposed` takes it to be down while
-    it lives. With `fence_ends` a fence lets nobody send. `silent_since` is the end of the service, by the word of
-    somebody who knows. `live` has the counts of the other site's queues now, while clients are kept out there."""
+    `down_at` is the moment at which the caller itself saw the site down, or with `supposed` assumes it. With
+    `fence_ends` no client can send to a fenced site. `silent_since` is the end of the service as the operator states
+    it. `live` has the counts of the other site's queues now, while clients are kept out there."""
     now_us = micros(of.now)
     recorded = recent(history, of.site, of.pairs, until_us=now_us + AHEAD_US, other=of.other)
     sites = of.site, of.other or "the other site"
-    # The clock that stamped the readings may be ahead of this one; its readings count all the same.
+    # The clock that stamped the readings may be ahead of this one; these readings count.
     now_us = max([now_us, *(int(moments[-1]) for moments in recorded.roles.values() if len(moments))])
-    # A monitor may have read later: a site that is only taken for lost goes on.
+    # A monitor may have read later, because a site that is only assumed to be lost goes on.
     end_us = now_us if down_at is None else max(min(now_us, micros(down_at)), last_read_us(recorded))
     death = latest(recorded, end_us, is_down=down_at is not None, supposed=supposed, fence_ends=fence_ends)
-    unsaid = death
+    observed = death
     if silent_since is not None and micros(silent_since) < death.at_us:
         # Only the time after the last reading is shortened; counts already read stay.
         death = Death(max(micros(silent_since), last_read_us(recorded)), EndEvidence.WORD)
@@ -230,14 +229,14 @@ def bounds(
     duplicates = _bound(Bound, [(pair.duplicates, pair.duplicates_read_us) for pair in bounded], of_duplicates)
     why = because(bounded, death, lost.likely, sites)
     if lost.at_most is not None and death.how is EndEvidence.WORD:
-        unsaid_lost = total(at_most(pair.until(unsaid.at_us).lost) for pair in bounded)
-        unsaid_text = "an unknown number" if unsaid_lost is None else f"at most {unsaid_lost}"
-        why = f"{if_known(why)}; without that word {unsaid_text}"
+        observed_lost = total(at_most(pair.until(observed.at_us).lost) for pair in bounded)
+        observed_text = "an unknown number" if observed_lost is None else f"at most {observed_lost}"
+        why = f"{if_known(why)}; without that statement {observed_text}"
     ages = [pair.age_us for pair in bounded]
     grow = [pair.lost for pair in bounded], [pair.acknowledgements.all_queues for pair in bounded]
     rates = [sum(part.rate for part in parts if part is not None) for parts in grow]
     of_classes = () if objectives is None else objectives.classes
-    lost_of = {each.queues: total([pair.class_lost(each.queues) for pair in bounded] or [None]) for each in of_classes}
+    lost_of = {kind.queues: total([pair.class_lost(kind.queues) for pair in bounded] or [None]) for kind in of_classes}
     return Bounds(
         site=of.site,
         lost=replace(lost, because=why),
@@ -287,8 +286,8 @@ def latest_end(history: HistoryLocation, of: LostSite, most: int) -> datetime | 
 
 
 def _bound(kind: type[B], of_pairs: Sequence[tuple[int | None, int | None]], likely_count: int | None) -> B:
-    """Join the bounds of the pairs and the moments of their readings. The likely figure is at most the bound; with an
-    unknown bound it is unknown."""
+    """Sum the bounds of the pairs, with their oldest reading. The likely figure is at most the bound, and unknown with
+    an unknown bound."""
     most, moments = total([count for count, _ in of_pairs] or [None]), [us for _, us in of_pairs if us is not None]
     of_likely = None if most is None or likely_count is None else min(most, likely_count)
     return kind(most, moment(min(moments)) if moments else None, likely=of_likely)

@@ -1,7 +1,7 @@
-"""The last minutes' readings of one pair as arrays, and the most messages that came in a window of time: as many as in
-the busiest window of that length. Bursts count whole, and gaps are filled first (docs/rpo-method.md, "What came since"
-and "A gap is no burst"). `NA` stands where nothing was read. A reading has two moments: the question went out
-(`asked`), the reply came (`us`). Its counts are of a moment between the two."""
+"""The readings of one pair in the last minutes as arrays, and the most messages that came in a window of time: those of
+the busiest window of that length. A burst counts completely, and gaps are filled first (docs/rpo-method.md, "What came
+since" and "A gap is no burst"). `NA`: not read. A reading has two moments: of the request (`asked`) and of the reply
+(`us`). Its counts are of a moment between the two."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ from dr_ctl.rpo.core.cut import COMPARED_US, side_of
 from dr_ctl.rpo.history.newest import OUTFLOWS, Recent, gaps, longest_us, usual_us
 
 LONGEST_US: Final = 60 * SECOND_US
-"""A longer window is made of several, because few windows of its length lie in the last minutes."""
+"""A longer window is made of several, because the last minutes have few windows of its length."""
 
 
 @dataclass(frozen=True)
 class Windows:
-    """Readings, and the windows of time that have a reading before and after them."""
+    """The moments of readings, and windows of time that have a reading before and after them."""
 
     us: Ints
     asked: Ints
     start_id: Ints
 
-    def covering(self, us: int) -> Sequence[tuple[int, int]] | None:
-        """Cut a time into windows: how many, and how long. The result is None if no window has readings around it, or
-        time ran backwards."""
+    def split(self, us: int) -> Sequence[tuple[int, int]] | None:
+        """Split a time into windows: pairs of number and length. The result is None if no window has readings around
+        it, or the time is negative."""
         if us < 0 or (us and self.longest_us <= 0):
             return None
-        times, rest_us = divmod(us, self.longest_us) if us else (0, 0)
-        return [(count, length) for count, length in ((times, self.longest_us), (1, rest_us)) if count and length]
+        number, rest_us = divmod(us, self.longest_us) if us else (0, 0)
+        return [(count, length) for count, length in ((number, self.longest_us), (1, rest_us)) if count and length]
 
     @cached_property
     def longest_us(self) -> int:
         """The longest window that has a reading before and after it."""
-        eras = [own for _, own in parts(self.start_id) if own.stop - own.start > 2]  # noqa: PLR2004
-        return min(LONGEST_US, max((int(self._asked[own][-1] - self.us[own][1]) for own in eras), default=0))
+        eras = [era for _, era in parts(self.start_id) if era.stop - era.start > 2]  # noqa: PLR2004
+        return min(LONGEST_US, max((int(self._asked[era][-1] - self.us[era][1]) for era in eras), default=0))
 
-    def around(self, us: int) -> tuple[Ints, Ints]:
-        """Return the readings before and after each window so long, by their indices. A window that begins between a
-        reading and the next ends before the first reading that was asked for so long after that next one."""
+    def enclosing_readings(self, us: int) -> tuple[Ints, Ints]:
+        """Return the indices of the readings before and after each window of this length. A window that begins between
+        two readings ends before the first reading that was requested that length after the second one."""
         end = np.searchsorted(self._asked, self.us[1:] + us)
         begin = np.flatnonzero(end < len(self.us))
         begin = begin[self.start_id[begin] == self.start_id[end[begin]]]
@@ -55,15 +55,14 @@ class Windows:
 
     @cached_property
     def _asked(self) -> Ints:
-        """The moment at which a reading or a later one was asked for first, because readings of two monitors
-        overlap."""
+        """The earliest request of each reading and all later ones, because readings of two monitors overlap."""
         return np.minimum.accumulate(self.asked[::-1])[::-1]
 
 
 @dataclass(frozen=True)
 class Grids(Windows):
-    """Counters by name, with one column a reading and one row an outflow (`flows`), or one row a queue (`queues`, at
-    the readings that read queues: `full` has their indices). They are compared within one start of the broker."""
+    """Counters by name. A column is a reading. A row is an outflow (`flows`) or a queue (`queues`, only at readings
+    that read queues: `full` has their indices). Counters are compared within one start of the broker."""
 
     full: Ints
     flows: Mapping[str, Ints]
@@ -91,15 +90,15 @@ class Grids(Windows):
 
 @dataclass(frozen=True)
 class Counters:
-    """Counters (rows) by reading. The true count is at least `low` and at most `high`; they differ where a reading
-    missed some."""
+    """Counters (rows) by reading. The true count is at least `low` and at most `high`; the two differ where it was not
+    read."""
 
     low: Ints
     high: Ints
 
     @classmethod
     def of(cls, counters: Ints, start_id: Ints) -> Counters:
-        """A counter that first appears within an era is taken to have begun at zero."""
+        """Make counters from readings. A counter that first appears within an era counts from zero."""
         before = _unwrapped(_carried(counters, start_id), start_id)
         known = np.where(counters == NA, NA, before)
         after = _carried(known[:, ::-1], start_id[::-1])[:, ::-1]
@@ -110,7 +109,7 @@ class Counters:
         return Counters(self.low[rows].sum(0, keepdims=True), self.high[rows].sum(0, keepdims=True))
 
     def grouped(self, group: Ints, count: int) -> Counters:
-        """Add counters up by group; a row of group -1 is in none."""
+        """Sum the counters of each group; a row of group -1 is in no group."""
         rows, sums = np.flatnonzero(group >= 0), np.zeros((2, count, self.low.shape[1]), np.int64)
         for total, counters in zip(sums, (self.low, self.high), strict=True):
             np.add.at(total, group[rows], counters[rows])
@@ -131,39 +130,40 @@ def _carried(counters: Ints, start_id: Ints) -> Ints:
 
 
 def _unwrapped(counters: Ints, start_id: Ints) -> Ints:
-    """Let a counter that begins anew within an era, of a queue that was re-created, go on from where it was."""
+    """Continue a counter that restarts at zero within an era, because its queue was re-created."""
     fell = (counters[:, 1:] < counters[:, :-1]) & (counters[:, 1:] != NA) & (start_id[1:] == start_id[:-1])
     if not fell.any():
         return counters
     lost = np.cumsum(np.where(fell, counters[:, :-1], 0), axis=1, dtype=np.int64)
-    ahead = np.concatenate([np.zeros_like(counters[:, :1]), lost], axis=1)
-    ahead -= ahead[:, np.searchsorted(start_id, start_id)]  # of its own era; eras only grow
-    return np.where(counters == NA, NA, counters + ahead)
+    offsets = np.concatenate([np.zeros_like(counters[:, :1]), lost], axis=1)
+    offsets -= offsets[:, np.searchsorted(start_id, start_id)]  # only of the same era; eras are sorted
+    return np.where(counters == NA, NA, counters + offsets)
 
 
-WANDERS: Final = 1.5
-SHOWN_US: Final = 10 * SECOND_US
-"""Readings without a gap for so long show the size of a burst."""
-MIN_US: Final = 2 * SECOND_US
-"""Readings without a gap for so long show a pace."""
+BURST_FACTOR: Final = 1.5
+"""More arrivals in a gap than this multiple of the highest known pace contain a burst."""
+MIN_SERIES_US: Final = 10 * SECOND_US
+"""Gaps are filled only if readings without a gap cover so long in all."""
+MIN_PACE_US: Final = 2 * SECOND_US
+"""A series of readings this long shows a pace."""
 
 
 def gaps_filled(grids: Grids) -> Grids:
-    """Add readings in the gaps. They serve to bound the messages that come in a window of time, and nothing else."""
-    at_once = np.flatnonzero(grids.us - grids.asked <= longest_us(grids.us))
-    if len(grids.us) / 2 < len(at_once) < len(grids.us):
-        grids = grids.at(at_once)
-    is_one = grids.start_id[1:] == grids.start_id[:-1]
-    is_gap = is_one & gaps(grids.us)
-    if not is_gap.any() or np.diff(grids.us)[is_one & ~is_gap].sum() < SHOWN_US:
+    """Add readings in the gaps. They serve only to bound the messages that come in a window of time."""
+    quick = np.flatnonzero(grids.us - grids.asked <= longest_us(grids.us))
+    if len(grids.us) / 2 < len(quick) < len(grids.us):
+        grids = grids.at(quick)
+    same_start = grids.start_id[1:] == grids.start_id[:-1]
+    is_gap = same_start & gaps(grids.us)
+    if not is_gap.any() or np.diff(grids.us)[same_start & ~is_gap].sum() < MIN_SERIES_US:
         return grids
     return _GapFiller(grids, is_gap).gaps_filled()
 
 
 @dataclass(frozen=True)
 class _Gap:
-    """Readings added after the reading at an index; those flagged by `is_full` read queues. A long gap has some at its
-    begin and some at its end, which are `later`: no window reaches from the first to the second."""
+    """Readings added after the reading at index `at`; `is_full` flags those that read queues. A long gap has some at
+    its begin and some at its end, flagged by `later`: no window reaches from the begin to the end."""
 
     at: int
     us: Ints
@@ -173,12 +173,12 @@ class _Gap:
 
 class _GapFiller:
     def __init__(self, grids: Grids, is_gap: Flags) -> None:
-        self._grids, usual_us_ = grids, max(1, usual_us(grids.us))
-        # Readings without a gap between them belong together.
-        self._run = grids.start_id + np.concatenate([[0], np.cumsum(is_gap)])
-        whole_us = np.diff(grids.us[grids.full])
-        every = max(1, int(np.median(whole_us)) // usual_us_) if len(whole_us) else 1
-        self._gaps = [self._gap(at, usual_us_, every) for at in np.flatnonzero(is_gap).tolist()]
+        self._grids, interval_us = grids, max(1, usual_us(grids.us))
+        # Readings without a gap between them are one series.
+        self._series = grids.start_id + np.concatenate([[0], np.cumsum(is_gap)])
+        full_us = np.diff(grids.us[grids.full])
+        every = max(1, int(np.median(full_us)) // interval_us) if len(full_us) else 1
+        self._gaps = [self._gap(at, interval_us, every) for at in np.flatnonzero(is_gap).tolist()]
         self._low, self._high = (counters.sum(0).astype(float) for counters in (grids.put.low, grids.put.high))
 
     def _gap(self, at: int, usual_us: int, every: int) -> _Gap:
@@ -190,30 +190,30 @@ class _GapFiller:
         return _Gap(at, begin + indices * usual_us, indices % every == 0, later)
 
     def gaps_filled(self) -> Grids:
-        grids, every = self._grids, np.arange(len(self._grids.us))
+        grids, indices = self._grids, np.arange(len(self._grids.us))
         us = np.concatenate([grids.us, *(gap.us for gap in self._gaps)])
         order = np.argsort(us, kind="stable")
-        own, starts = grids.start_id.copy(), []
+        eras, added_eras = grids.start_id.copy(), []
         for gap in self._gaps:
-            starts.append(own[gap.at] + gap.later)
-            own[gap.at + 1 :] += gap.later.any()  # anew in the middle of a long gap
-        asked, start_id = np.concatenate([grids.asked, us[len(every) :]]), np.concatenate([own, *starts])
-        is_full = np.concatenate([np.isin(every, grids.full), *(gap.is_full for gap in self._gaps)])
-        of_whole = np.argsort(us[is_full], kind="stable")
+            added_eras.append(eras[gap.at] + gap.later)
+            eras[gap.at + 1 :] += gap.later.any()  # a new era begins in the middle of a long gap
+        asked, start_id = np.concatenate([grids.asked, us[len(indices) :]]), np.concatenate([eras, *added_eras])
+        is_full = np.concatenate([np.isin(indices, grids.full), *(gap.is_full for gap in self._gaps)])
+        full_order = np.argsort(us[is_full], kind="stable")
         added = [gap.us for gap in self._gaps], [gap.us[gap.is_full] for gap in self._gaps]
-        flows = {name: self._filled(grid, every, added[0])[:, order] for name, grid in grids.flows.items()}
-        queues = {name: self._filled(grid, grids.full, added[1])[:, of_whole] for name, grid in grids.queues.items()}
+        flows = {name: self._filled(grid, indices, added[0])[:, order] for name, grid in grids.flows.items()}
+        queues = {name: self._filled(grid, grids.full, added[1])[:, full_order] for name, grid in grids.queues.items()}
         return Grids(us[order], asked[order], start_id[order], np.flatnonzero(is_full[order]), flows, queues)
 
     def _filled(self, grid: Ints, columns: Ints, added: list[Ints]) -> Ints:
-        """Return counters at readings (`columns`), and then at the readings that are added."""
+        """Return counters at the readings in `columns`, followed by those at the added readings."""
         counters, is_read = Counters.of(grid, self._grids.start_id[columns]), grid != NA
-        more = (self._spread(counters, is_read, columns, *part) for part in zip(self._gaps, added, strict=True))
-        return np.concatenate([np.where(is_read, counters.low, NA), *more], axis=1)
+        spread = (self._spread(counters, is_read, columns, *part) for part in zip(self._gaps, added, strict=True))
+        return np.concatenate([np.where(is_read, counters.low, NA), *spread], axis=1)
 
     def _spread(self, counters: Counters, is_read: Flags, columns: Ints, gap: _Gap, us: Ints) -> Ints:
-        """Return the counters at readings in a gap. They grow by the count of the time between the readings around that
-        read them; the outflows tell when in that time, evenly between two readings of theirs."""
+        """Return the counters at the readings added in a gap. Between the readings around the gap that read them they
+        grow in step with the outflows, and evenly between two readings of the outflows."""
         grids, low, at = self._grids, self._low, gap.at
         start_id = grids.start_id[columns] == grids.start_id[at]
         before, after = int(np.searchsorted(columns, at, "right")) - 1, int(np.searchsorted(columns, at + 1))
@@ -226,38 +226,39 @@ class _GapFiller:
             share = (low[at] + (self._high[at + 1] - low[at]) * within - low[first]) / put
         begin = counters.low[:, before]
         grown = np.maximum(0, counters.high[:, after] - begin)
-        shown = self._shown(counters, columns, int(grids.us[last] - grids.us[first]))
-        ordinary = np.where(grown <= WANDERS * shown, grown, shown)
+        highest = self._highest_growth(counters, columns, int(grids.us[last] - grids.us[first]))
+        ordinary = np.where(grown <= BURST_FACTOR * highest, grown, highest)
         burst = (grown - ordinary)[:, None] * (us >= (grids.us[at] + grids.us[at + 1]) // 2)
         spread = begin[:, None] + np.floor(ordinary[:, None] * np.clip(share, 0, 1)).astype(np.int64) + burst
         sides = np.arange(len(columns)) <= before, np.arange(len(columns)) >= after
         is_known = np.logical_and.reduce([(is_read & start_id & side).any(axis=1) for side in sides])
         return np.where(is_known[:, None], spread, NA)
 
-    def _shown(self, counters: Counters, columns: Ints, long_us: int) -> Ints:
-        """Return how much came at most in a time so long, by the pace of readings without a gap between them."""
-        grids, run = self._grids, self._run[columns]
-        shown = np.zeros(len(counters.low), np.int64)
-        for _, own in parts(run):
-            us = grids.us[columns[own]]
-            if us[-1] - us[0] < MIN_US:
+    def _highest_growth(self, counters: Counters, columns: Ints, time_us: int) -> Ints:
+        """Return the most by which each counter grows in such a time, by readings without a gap between them."""
+        grids, series = self._grids, self._series[columns]
+        highest = np.zeros(len(counters.low), np.int64)
+        for _, rows in parts(series):
+            us = grids.us[columns[rows]]
+            if us[-1] - us[0] < MIN_PACE_US:
                 continue
-            windows = Windows(us, grids.asked[columns[own]], run[own])
-            came = np.zeros(len(counters.low), np.int64)
-            for times, length_us in windows.covering(long_us) or ():
-                begin, end = windows.around(length_us)
-                came += times * counters.most(own.start + begin, own.start + end).max(axis=1, initial=0)
-            shown = np.maximum(shown, came)
-        return shown
+            windows = Windows(us, grids.asked[columns[rows]], series[rows])
+            growth = np.zeros(len(counters.low), np.int64)
+            for number, length_us in windows.split(time_us) or ():
+                begin, end = windows.enclosing_readings(length_us)
+                growth += number * counters.most(rows.start + begin, rows.start + end).max(axis=1, initial=0)
+            highest = np.maximum(highest, growth)
+        return highest
 
 
-UNTOLD_US: Final = SECOND_US
-"""A reading is taken to have waited so long for its answer if no row says it: no broker is waited for longer."""
+ASSUMED_REPLY_US: Final = SECOND_US
+"""The time from the request to the reply of a reading whose rows do not tell it; a monitor waits no longer."""
 
 
 @dataclass(frozen=True)
 class Counts:
-    """Things (rows) by reading (columns). The queues of an outflow together count `queues_added` and `queues_acked`."""
+    """Counts of outflows or queues (rows) by reading (columns). `queues_added` and `queues_acked` are sums over the
+    queues of an outflow."""
 
     names: Sequence[tuple[str, str]]
     depth: Ints
@@ -279,7 +280,7 @@ class Counts:
         grids = []
         for column in fields(cls)[1:]:
             grid = np.full((len(keys), len(us)), NA)
-            # The last of two rows of one moment counts.
+            # Of two rows of one moment the last counts.
             grid.flat[indices] = pc.fill_null(acked if column.name == "acked" else rows[column.name], NA).to_numpy()
             grids.append(grid)
         names = ((kind.dictionary[int(key) // size].as_py(), name.dictionary[int(key) % size].as_py()) for key in keys)
@@ -291,54 +292,55 @@ class Counts:
 
 
 class Readings:
-    """The readings of one pair; there are none if none read an outflow. `full` has the indices of the readings that
-    read queues; the rest read outflows alone. If the other site was read beside, `at_both` has the readings that read
-    its queues too, `peer_queues` the messages there, and `peer_outflows` its own outflows. `uncopied` has the messages
-    without a copy there, of the readings at which ids had been compared."""
+    """The readings of one pair that read an outflow. `full` has the indices of those that read queues too. `at_both`
+    has the readings that also read the queues of the other site; `peer_queues` has the messages there, and
+    `peer_outflows` the outflows of that site. `uncopied` has the messages without a copy there, at readings with a
+    comparison of ids."""
 
     def __init__(self, pair: str, recorded: Recent) -> None:
         begin, end = recorded.spans.get(pair, (0, -1))
         rows = recorded.table.filter(pc.equal(recorded.table["pair"], pair))
         rows = rows.filter(pc.and_(pc.greater_equal(rows["us"], begin), pc.less_equal(rows["us"], end)))
         self.rows = rows
-        outer = rows.filter(pc.is_in(rows["kind"], pa.array(OUTFLOWS)))
-        self.us: Ints = np.unique(outer["us"].to_numpy())
-        inner = rows.filter(pc.is_in(rows["kind"], pa.array(["queue", "staged", "uncopied"])))
-        of_queues = inner.filter(pc.equal(inner["kind"], "queue"))["us"].to_numpy()
-        self.full: Ints = np.flatnonzero(np.isin(self.us, of_queues))
-        whole_us = self.us[self.full]
-        inner = inner.filter(pc.is_in(inner["us"], pa.array(whole_us)))
+        outflow_rows = rows.filter(pc.is_in(rows["kind"], pa.array(OUTFLOWS)))
+        self.us: Ints = np.unique(outflow_rows["us"].to_numpy())
+        queue_rows = rows.filter(pc.is_in(rows["kind"], pa.array(["queue", "staged", "uncopied"])))
+        queues_us = queue_rows.filter(pc.equal(queue_rows["kind"], "queue"))["us"].to_numpy()
+        self.full: Ints = np.flatnonzero(np.isin(self.us, queues_us))
+        full_us = self.us[self.full]
+        queue_rows = queue_rows.filter(pc.is_in(queue_rows["us"], pa.array(full_us)))
         peer = rows.slice(0, 0) if recorded.peer_rows is None else recorded.peer_rows
         peer = peer.filter(pc.and_(pc.equal(peer["pair"], pair), pc.is_valid(peer["start"])))
-        peer = peer.filter(pc.is_in(peer["us"], pa.array(whole_us)))
-        self.at_both: Ints = np.flatnonzero(np.isin(whole_us, peer["us"].to_numpy()))
-        self.outflows, self.peer_outflows = Counts.of(outer, OUTFLOWS, self.us), Counts.of(peer, OUTFLOWS, whole_us)
-        # The other site's queues become `staged` rows. A reading's own row of a queue there counts before these.
+        peer = peer.filter(pc.is_in(peer["us"], pa.array(full_us)))
+        self.at_both: Ints = np.flatnonzero(np.isin(full_us, peer["us"].to_numpy()))
+        self.outflows = Counts.of(outflow_rows, OUTFLOWS, self.us)
+        self.peer_outflows = Counts.of(peer, OUTFLOWS, full_us)
+        # The other site's queues become `staged` rows. Rows that a reading has as `staged` itself replace them.
         peer_rows = peer.filter(pc.equal(peer["kind"], "queue"))
         kinds = pa.repeat(pa.scalar("staged", pa.string()), peer_rows.num_rows)
         peer_rows = peer_rows.set_column(peer_rows.schema.get_field_index("kind"), "kind", kinds).select(
-            inner.column_names
+            queue_rows.column_names
         )
-        self.peer_queues = Counts.of(pa.concat_tables([peer_rows, inner]), ("staged",), whole_us)
-        self.queues, self.uncopied = (Counts.of(inner, (kind,), whole_us) for kind in ("queue", "uncopied"))
+        self.peer_queues = Counts.of(pa.concat_tables([peer_rows, queue_rows]), ("staged",), full_us)
+        self.queues, self.uncopied = (Counts.of(queue_rows, (kind,), full_us) for kind in ("queue", "uncopied"))
         answered = rows.filter(pc.and_(pc.equal(rows["kind"], "site"), pc.is_valid(rows["took_ms"])))
         answered = answered.filter(pc.is_in(answered["us"], pa.array(self.us)))
-        took_us = np.full(len(self.us), UNTOLD_US)
+        took_us = np.full(len(self.us), ASSUMED_REPLY_US)
         took_us[np.searchsorted(self.us, answered["us"].to_numpy())] = answered["took_ms"].to_numpy() * 1000
         self.asked: Ints = self.us - took_us
-        self.start_id = _eras(outer, self.us, self.outflows)
+        self.start_id = _eras(outflow_rows, self.us, self.outflows)
 
     def uncopied_of(self, name: str) -> int | None:
-        """Return how many messages of a queue had no copy at the other site by the last comparison of ids. The result
-        is None if that left the queue out, or if there was none lately. If nobody compares by id, counts alone tell."""
+        """Return how many messages of a queue had no copy at the other site at the last comparison of ids. The result
+        is None if the comparison left the queue out, or if it is too old; 0 if the monitor compares no ids."""
         return self._of_last_comparison(name, self.uncopied.depth) if self.uncopied.names else 0
 
     def held(self, name: str) -> int:
         return self._of_last_comparison(name, self.uncopied.delivering) or 0
 
     def _of_last_comparison(self, name: str, grid: Ints) -> int | None:
-        compared, whole_us = np.flatnonzero((self.uncopied.depth != NA).any(axis=0)), self.us[self.full]
-        if not len(compared) or whole_us[-1] - whole_us[compared[-1]] > COMPARED_US:
+        compared, full_us = np.flatnonzero((self.uncopied.depth != NA).any(axis=0)), self.us[self.full]
+        if not len(compared) or full_us[-1] - full_us[compared[-1]] > COMPARED_US:
             return None
         counts = [int(grid[row, compared[-1]]) for row in self.uncopied.rows.get(name, ())]
         return None if not counts or counts[-1] == NA else counts[-1]
@@ -348,14 +350,14 @@ class Readings:
         return {name: index for index, (_, name) in enumerate(self.queues.names)}
 
     def most_delivering(self, index: int) -> int | None:
-        """Return the most messages of a queue that clients had, or None if the last reading of the queue did not read
-        that."""
+        """Return the most messages of a queue in delivery, or None if the last reading of the queue did not read
+        them."""
         counts, read = self.queues.delivering[index], np.flatnonzero(self.queues.depth[index] != NA)
         return None if not len(read) or counts[read[-1]] == NA else max(0, int(counts.max()))
 
     @cached_property
     def cuts(self) -> Ints:
-        """The index of the reading that cuts history, by outflow and reading; -1 where none is known."""
+        """The index of the cut of each outflow (row) at each reading; -1 where it is not known."""
         row, index = np.nonzero((self.outflows.depth != NA) & (self.outflows.added != NA))
         depth, added = self.outflows.depth[row, index], self.outflows.added[row, index]
         begins = begins_of(row * (len(self.us) + 1) + self.start_id[index])
@@ -375,11 +377,12 @@ def _codes(encoded: pa.DictionaryArray) -> Ints:
     return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
 
 
-def _eras(outer: pa.Table, us: Ints, outflows: Counts) -> Ints:
-    """Number the eras: each start of the broker begins one, and each reading at which a counter of an outflow fell."""
-    starts = pc.dictionary_encode(pc.fill_null(outer["start"], "").combine_chunks())
+def _eras(rows: pa.Table, us: Ints, outflows: Counts) -> Ints:
+    """Number the eras: a start of the broker begins one, and so does a reading at which a counter of an outflow
+    fell."""
+    starts = pc.dictionary_encode(pc.fill_null(rows["start"], "").combine_chunks())
     start = np.full(len(us), NA)
-    start[np.searchsorted(us, outer["us"].to_numpy())] = _codes(starts)
+    start[np.searchsorted(us, rows["us"].to_numpy())] = _codes(starts)
     new = np.zeros(len(us), bool)
     new[1:] = start[1:] != start[:-1]
     for added in outflows.added:

@@ -112,7 +112,7 @@ class EventStream:
         own = grids.counted[self.counter].sum_of([self.readings.index[name] for name in names])
 
         def most(us: int) -> Ints:
-            return np.array([own.most(*windows.around(us)).max(initial=0)])
+            return np.array([own.most(*windows.enclosing_readings(us)).max(initial=0)])
 
         return self._terms(int(self.readings.full[-1]), np.zeros(1, np.int64), windows, most)[0]
 
@@ -192,7 +192,7 @@ class EventStream:
     ) -> Sequence[LossTerm | None]:
         """Add the content and the arrivals since: as many as came in the busiest window of that length."""
         took_us, longest_us = self.end_us - int(self.readings.asked[index]), windows.longest_us
-        times = windows.covering(took_us)
+        times = windows.split(took_us)
         if times is None:
             return [None] * len(at_reading)
         nothing = np.zeros(len(at_reading), np.int64)
@@ -210,7 +210,7 @@ class EventStream:
         """Bound the arrivals in any window of `us`: no more than was put into the outflows, and no more than the
         queues' counts plus what these do not account for."""
         grids = self.gaps_filled
-        begin, end = grids.around(us)
+        begin, end = grids.enclosing_readings(us)
         put = grids.put.sum_of(rows)
         most = np.minimum(put.most(begin, end)[0], self._by_sums(rows, put, begin, end))
         if queues is None:

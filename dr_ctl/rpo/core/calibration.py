@@ -26,9 +26,9 @@ def unconditional(histograms: Mapping[str, Histogram]) -> list[Row]:
     return _rows(None, lambda metric, probability: _past_folds(histograms[metric], probability, UNITS[metric]))
 
 
-def _rows(horizon_s: float | None, asked: Callable[[str, float], Iterable[Fold]]) -> list[Row]:
+def _rows(horizon_s: float | None, folds_of: Callable[[str, float], Iterable[Fold]]) -> list[Row]:
     return [
-        Row(NAMES[metric], horizon_s, name, tuple(asked(metric, probability)))
+        Row(NAMES[metric], horizon_s, name, tuple(folds_of(metric, probability)))
         for metric in NAMES
         for name, probability in PROBABILITIES.items()
     ]
@@ -41,7 +41,7 @@ def _past_folds(histogram: Histogram, probability: float, unit: float) -> Iterab
         if (index := before.index_of(probability)) is None:
             continue
         said, weights, took = int(before.tops[index]), fold.weights[:, 0], int(whole[number])
-        # A figure of the same bucket is no larger than what was said.
+        # A figure of the same bucket is no larger than the estimate.
         inside = int(weights[fold.buckets <= before.buckets[index]].sum())
         yield Fold(number, said / unit, inside / took, took, float(((said - fold.tops) * weights).sum()) / took / unit)
 
@@ -50,7 +50,7 @@ def ahead(changes_of: Mapping[str, Changes], *, horizon_s: float, span_us: tuple
     """Compare the quantiles one horizon ahead, given the state, of the folds of the day before with each fold, by
     metric."""
     fold_s = max(1, span_us[1] - span_us[0]) / folds / 1e6
-    # At the beginning of a fold nobody knew the figures one horizon after the last moments before it.
+    # At the begin of a fold the figures one horizon after the moments just before it were not known.
     reach = max(MIN_BEFORE, round(DAY_S / fold_s)), math.ceil(horizon_s / fold_s)
     number = {metric: wall_blocks(changes.cell, span_us, folds) for metric, changes in changes_of.items()}
 
@@ -76,7 +76,7 @@ def _ahead_folds(
         said, was = said[is_known], was.only(is_known)
         if whole := int(was.weight.sum()):
             share = was.weight / whole
-            # A change of the same bucket is no larger than what was said.
+            # A change of the same bucket is no larger than the estimate.
             coverage = float(share[bucket_of(was.most) <= bucket_of(np.ceil(said).astype(np.int64))].sum())
             above = float((share * (said - was.most)).sum())
             yield Fold(fold, float((share * said).sum()) / unit, min(1.0, coverage), whole, above / unit)

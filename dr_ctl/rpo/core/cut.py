@@ -1,10 +1,10 @@
-"""Rows of a history as NumPy columns: the readings of outflows, and where each of them cuts history.
+"""Rows of a history as NumPy columns: the readings of outflows, and the cut of each reading.
 
-An outflow is first in, first out. Things ever put into it number `shipped + depth`, things ever shipped `shipped`; the
-newest reading of which the first stood no higher than the second stands now *cuts* history: whatever was sent up to
-that reading is at the other site, whatever was sent later may not be. Between that reading and the one after it the cut
-lies where what was put in passed what is shipped: the likely cut. A cut lies within one series: a restart counts anew,
-and so do readings among which the clock was put back.
+An outflow is first in, first out: `shipped + depth` were ever put into it, and `shipped` were ever shipped. The cut of
+a reading is the newest earlier reading at which no more had been put in than is shipped now: everything sent up to the
+cut is at the other site, anything sent later may not be. The likely cut is the moment after it at which the number put
+in passed the number shipped now. A cut is within one series: counters begin anew after a restart, and readings are out
+of order where the clock was set back.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dr_ctl.rpo.core.arrays import NA, SECOND_US, Flags, Ints, Rows, begins_of, index_of, last_true, next_true
-from dr_ctl.rpo.core.starts import node_of, one_of_each
+from dr_ctl.rpo.core.starts import first_texts, node_of
 
 SHARED: Final = "*"
 """The name of an outflow that serves all queues of its pair."""
@@ -44,22 +44,22 @@ class Columns(Rows):
 
     @classmethod
     def of(cls, table: pa.Table) -> Self:
-        """Take an Arrow table with the columns `READ`, `ts` in microseconds. A thing that was not read whole was not
-        read."""
+        """Take an Arrow table with the columns `READ`, `ts` in microseconds. A row without all of its counters counts
+        as not read."""
         coded = [table[column].combine_chunks().dictionary_encode() for column in ("kind", "pair", "name", "start")]
-        # The words stand in one order, whatever the order of the rows.
-        every = sorted({word for column in coded for word in column.dictionary.to_pylist()})
-        words = {word: index for index, word in enumerate(every)}
+        # The order of the words does not depend on the rows.
+        all_words = sorted({word for column in coded for word in column.dictionary.to_pylist()})
+        words = {word: index for index, word in enumerate(all_words)}
         kind, pair, name = (_numbered(column, words) for column in coded[:3])
-        one = one_of_each(coded[3].dictionary.to_pylist())
-        start = _numbered(coded[3], {word: words[first] for word, first in one.items()})
+        starts = first_texts(coded[3].dictionary.to_pylist())
+        start = _numbered(coded[3], {word: words[first] for word, first in starts.items()})
         kinds = np.full(len(words) + 1, -1)
         kinds[[words[word] for word in KINDS if word in words]] = [n for n, word in enumerate(KINDS) if word in words]
         counted = {column: _ints(table[column]) for column in ("depth", "added", "removed", "acked", "oldest_ms")}
         link = pc.fill_null(table["link"], fill_value=True).to_numpy().astype(bool)
-        whole = cls(tuple(words), _ints(table["ts"]), kinds[kind], pair, name, **counted, link=link, start=start)
+        columns = cls(tuple(words), _ints(table["ts"]), kinds[kind], pair, name, **counted, link=link, start=start)
         is_read = np.logical_and.reduce([counted[column] != NA for column in ("depth", "added", "removed")])
-        return whole.only((whole.kind >= 0) & ((whole.kind == SITE) | (whole.kind == UNCOPIED) | is_read))
+        return columns.only((columns.kind >= 0) & (np.isin(columns.kind, (SITE, UNCOPIED)) | is_read))
 
     def by_time(self) -> Self:
         return self if (self.us[1:] >= self.us[:-1]).all() else self.take(np.argsort(self.us, kind="stable"))
@@ -67,8 +67,8 @@ class Columns(Rows):
 
 def _numbered(column: pa.DictionaryArray, words: Mapping[str, int]) -> Ints:
     """Return the index of each row's word; -1 stands for none."""
-    own = np.array([*(words[word] for word in column.dictionary.to_pylist()), -1], np.int64)
-    return own[pc.fill_null(column.indices, -1).to_numpy()]
+    indices = np.array([*(words[word] for word in column.dictionary.to_pylist()), -1], np.int64)
+    return indices[pc.fill_null(column.indices, -1).to_numpy()]
 
 
 def _ints(column: pa.ChunkedArray) -> Ints:
@@ -76,22 +76,21 @@ def _ints(column: pa.ChunkedArray) -> Ints:
 
 
 LONGEST_GAP_US: Final = 600 * SECOND_US
-"""An outflow or a queue that was not read for longer than this is away; its counters do not bridge that gap."""
+"""The counters of an outflow or a queue that was not read for longer than this are not compared over the gap."""
 COMPARED_US: Final = 120 * SECOND_US
-"""A comparison of ids by both sites tells nothing of a queue's content any more so long after it."""
-REACH: Final = 2
-"""Counters that fall within one start of a broker tell of a clock that was put back: readings of two times lie among
-each other there, and neither the way up nor the way down between them is an interval. So many readings on either side
-part."""
+"""A comparison of ids is too old for a queue's content after so long."""
+AFFECTED_READINGS: Final = 2
+"""Counters that fall within one start of a broker show that a clock was set back: the order of readings is wrong there.
+So many readings on either side begin a series each."""
 NO_ROLE, SERVING, STANDBY, DOWN = range(4)
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """Messages, or acknowledgements, in an outflow at each reading; NA where these were not read.
+    """Messages, or acknowledgements, in an outflow at each reading; NA: not read.
 
     `cut_us` is the moment of the reading that cuts history, `likely_us` that of the likely cut, also of one before a
-    restart, because the outflow keeps its content. NA stands where it is not known."""
+    restart, because the outflow keeps its content. NA: not known."""
 
     depth: Ints
     added: Ints
@@ -104,8 +103,8 @@ class Side:
         return self.depth != NA
 
     def most(self, begin: Ints, end: Ints) -> Ints:
-        """Bound the content from one reading to another of its series by the content at the first and all that came.
-        The content at the second counts if it is more, because figures that compare both sites are never of the same
+        """Bound the content between two readings of a series: the content at the first and all that came until the
+        second, or the content at the second if that is more, because figures of both sites are never of the same
         instant."""
         return np.maximum(self.depth[begin] + self.added[end] - self.added[begin], self.depth[end])
 
@@ -114,10 +113,10 @@ class Outflows:
     """The readings of all outflows, by outflow (`flow`, an index into `keys`: pair and name) and time. `times` has the
     moments of all readings; `indices` has outflow and moment in one number.
 
-    With `goes_on` the series goes on from the reading before; with `taken_over` another node is active than there.
-    Restarts alone part the series of one `life`. Readings before a `fresh` one do not count. Things in an outflow were
-    sent after `oldest_us`; with `is_floor` no cut was known so far, or since the clock was put back, and things may be
-    older."""
+    `goes_on` flags readings that continue the series of the reading before, `taken_over` those with another active node
+    than there. Only restarts separate the series of one `life`. A `fresh` reading is the first of an outflow, or
+    follows a long gap. Messages in an outflow were sent after `oldest_us`; with `is_floor` no cut is known, or none
+    since the clock was set back, and they may be older."""
 
     def __init__(self, rows: Columns) -> None:
         of_outflows = rows.take(np.flatnonzero(np.isin(rows.kind, (MIRROR, ACKS, MIXED)) & (rows.pair >= 0)))
@@ -188,8 +187,8 @@ def _read(rows: Columns, kinds: tuple[int, ...], at: Ints, count: int) -> Ints:
 
 
 def _missed(flow: Ints, us: Ints, known: Flags) -> Flags:
-    """Flag readings that did not get at a side which was read not long before or after: the side is not an empty one
-    there."""
+    """Flag readings without a side (messages or acknowledgements) that was read shortly before or after: the side is
+    not known there, and not empty."""
     new = begins_of(flow)
     before, after = last_true(known, new), next_true(known, new)
     near = (before >= 0) & (us - us[before] <= LONGEST_GAP_US)
@@ -221,8 +220,8 @@ def roles_of(words: Sequence[str]) -> Ints:
 def _series(
     flow: Ints, us: Ints, start: Ints, is_twice: Flags, counters: list[Ints]
 ) -> tuple[Flags, Flags, Flags, Flags]:
-    """Flag the readings at which another outflow begins, or one that was away; at which another series does; at which a
-    restart alone begins it; and at which a clock was put back."""
+    """Flag the readings at which an outflow begins, or goes on after a long gap; at which a series begins; at which
+    only a restart begins it; and at which a clock was set back."""
     count = len(flow)
     fell, comes = np.zeros(count, bool), np.zeros(count, bool)
     fresh = begins_of(flow)
@@ -235,15 +234,14 @@ def _series(
     back = (fell | is_twice) & ~is_new & (start >= 0)
     begins, restarts = is_new | fell | comes | back, (is_new | fell) & ~fresh & ~comes
     for index in np.flatnonzero(back).tolist():  # rare
-        near = np.arange(max(0, index - REACH), min(count, index + REACH + 1))
+        near = np.arange(max(0, index - AFFECTED_READINGS), min(count, index + AFFECTED_READINGS + 1))
         near = near[flow[near] == flow[index]]
         begins[near], restarts[near] = True, False
     return fresh, begins, restarts, back
 
 
 def _side(counters: Ints, us: Ints, begins: Flags, restarts: Flags) -> Side:
-    """Find the likely cut by counters that go on over restarts: things that were put in and not shipped lie there
-    still."""
+    """Find the cuts. For the likely cut counters go on over restarts, because an outflow keeps what was not shipped."""
     strict = side_of(counters, us, np.cumsum(begins), begins)
     if not restarts.any():
         return strict
@@ -256,8 +254,8 @@ def _side(counters: Ints, us: Ints, begins: Flags, restarts: Flags) -> Side:
 
 
 def grown(counter: Ints, us: Ints, begins: Flags) -> Ints:
-    """Return by how much a counter likely grew since the reading before one that found it begun anew: by its new count,
-    or by the pace of before if that is more."""
+    """Return the likely growth of a counter since the reading before a restart: its new count, or more by its earlier
+    pace."""
     before, took = np.diff(counter, prepend=0)[:-1], np.diff(us, prepend=0)
     pace = np.zeros(len(us))
     pace[1:] = np.where(begins[:-1], 0, before * (took[1:] / np.maximum(1, took[:-1])))
@@ -276,7 +274,7 @@ def side_of(counters: Ints, us: Ints, series: Ints, begins: Flags) -> Side:
     depth, added, shipped = counters
     known = depth != NA
     put, out = np.where(known, shipped + depth, 0), np.where(known, shipped, 0)
-    # Put each series on a height of its own: a single running maximum and a single search serve all of them.
+    # Each series gets an offset, so that one running maximum and one search serve all of them.
     base = series * (int(put.max(initial=0)) + int(out.max(initial=0)) + 1)
     top = np.maximum.accumulate(base + put)
     indices = np.arange(len(us))

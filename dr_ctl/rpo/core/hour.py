@@ -183,7 +183,7 @@ class _Summary:
             at = window.within(drained.us)
             rate = (drained.rate[at] * MILLI).astype(np.int64)
             keys: dict[str, Any] = {"acks": acks > 0, "level": drained.level[at], "bucket": bucket_of(rate)}
-            gathered.add("shipped", names, drained.flow[at], count=drained.more[at], least=rate, **keys)
+            gathered.add("shipped", names, drained.flow[at], count=drained.shipped[at], least=rate, **keys)
         known = flows.sends.known
         at = np.flatnonzero(flows.goes_on[1:] & known[1:] & known[:-1]) + 1
         at = at[(flows.us[at] >= window.from_us) & (flows.us[at] < window.to_us)]

@@ -40,9 +40,9 @@ Limits = Mapping[str, Number]
 
 @dataclass(frozen=True, slots=True)
 class ScopeQuery:
-    """The question to every scope, of outflows that were read between `first` and `last`, the last time in `hour`. In
-    the hours of `away` some pair that had been read was not; `end` is the history's. `limits` stand by scope; the
-    curves of the total have `bins` points, if any. A backtest tells `horizons_s`."""
+    """The query for every scope. Outflows were read from `first_us` to `last_us`, in the hour `hour_us`; `end_us` is
+    the end of the history. In the hours `away_us` a pair that had been read before was not read. `limits` are by scope;
+    the curves of the total have `bins` points, if any. A backtest sets `horizons_s`."""
 
     first_us: int
     last_us: int
@@ -60,7 +60,7 @@ class ScopeQuery:
 
     @property
     def since_us(self) -> int:
-        """A day of the past says what may come; older days were other days."""
+        """The begin of the last day: forecasts use no older changes."""
         return self.last_us - DAY_US - self.horizon_us
 
     @property
@@ -86,10 +86,10 @@ class Peak:
 
 @dataclass(frozen=True, slots=True)
 class ScopeFigures:
-    """The time in which the site served: readings cover `covered_us` of it, came late for `late_us`, and nobody read
-    `unseen_us`. Beside it stand takeovers inside the site. For `floor_us` the age is at
-    least the figure; for `above_us` a limit was exceeded, or nobody knows; for `uncompared_us` ids told nothing of some
-    messages. `shipped` is things a second while something waited; `came` is the most that came."""
+    """The time in which the site served: readings cover `covered_us`, came late for `late_us`, and are missing for
+    `unseen_us`; takeovers inside the site took `taken_over_us`. For `floor_us` the age is a lower bound; for `above_us`
+    a limit was exceeded, or may have been; for `uncompared_us` some messages were not compared by id. `shipped` is the
+    rate of shipping while messages waited, `came` the highest arrival rate."""
 
     figures: Figures
     covered_us: int
@@ -147,16 +147,16 @@ class Scope:
         rows = self._rows.filter(wanted)
         return ScopeRows(**{column.name: rows[column.name].to_numpy() for column in fields(ScopeRows)})
 
-    def _here(self, rows: ScopeRows) -> ScopeRows:
+    def _without_away(self, rows: ScopeRows) -> ScopeRows:
         return rows.only(~np.isin(rows.cell - rows.cell % HOUR_US, self._away))
 
     def weight(self, metric: str) -> int:
         rows = self.rows_of("time", metric)
-        return int((self._here(rows) if metric == "covered" else rows).weight.sum())
+        return int((self._without_away(rows) if metric == "covered" else rows).weight.sum())
 
     def histogram(self, metric: str, *, likely: bool = False) -> Histogram:
         """Make a histogram in blocks of covered time of about equal length, each of whole cells."""
-        rows, blocks = self._here(self.rows_of("figure", metric, likely=likely)), self._query.blocks
+        rows, blocks = self._without_away(self.rows_of("figure", metric, likely=likely)), self._query.blocks
         cells, weight = self._covered
         block = covered_blocks(weight, blocks)
         at = block[np.searchsorted(cells, rows.cell)] if len(rows.cell) else rows.cell
@@ -164,17 +164,17 @@ class Scope:
 
     @cached_property
     def _covered(self) -> tuple[Ints, Ints]:
-        covered = self._here(self.rows_of("time", "covered"))
+        covered = self._without_away(self.rows_of("time", "covered"))
         cells, at = np.unique(covered.cell, return_inverse=True)
         return cells, np.bincount(at, covered.weight, len(cells)).astype(np.int64)
 
     def folded(self, metric: str, folds: int) -> Histogram:
         """Make a histogram in blocks of the time from the first reading to the last."""
-        rows = self._here(self.rows_of("figure", metric))
+        rows = self._without_away(self.rows_of("figure", metric))
         return Histogram.of(rows.values, rows.weight, wall_blocks(rows.cell, self._query.span_us, folds), folds)
 
     def _values(self, metric: str, rows: ScopeRows) -> Ints:
-        """Return the figures; of a drain, how long it takes, by all that is known."""
+        """Return the figures; of a drain, its time at the recorded rates."""
         if metric != "drain":
             return rows.values
         values = np.full(len(rows.bucket), NA)
@@ -212,8 +212,8 @@ class Scope:
 
     @property
     def _arrival_rates(self) -> list[float] | None:
-        """The 50th, 95th and 99th percentile and the greatest rate at which things are put in, a second, or None if
-        nobody knows."""
+        """The 50th, 95th and 99th percentile and the greatest rate at which things are put in, a second, or None if not
+        known."""
         put, by_flow = self.rows_of("arrivals"), []
         for flow in np.unique(put.flow).tolist():
             rows = put.only(put.flow == flow)
@@ -223,11 +223,11 @@ class Scope:
 
     @property
     def link(self) -> tuple[float | None, float | None]:
-        """The speed at which a flow was shipped while something waited, and the greatest at which things were put
-        in."""
+        """The rate of shipping of the only flow while messages waited, and the highest arrival rate; None: not
+        known."""
         put = self.rows_of("arrivals")
-        own = {*put.flow.tolist()}
-        shipped = self._rates(own.pop(), acks=False)[0] if len(own) == 1 else np.nan
+        flows = {*put.flow.tolist()}
+        shipped = self._rates(flows.pop(), acks=False)[0] if len(flows) == 1 else np.nan
         return (None, None) if np.isnan(shipped) else (float(shipped), int(put.most.max()) / MILLI)
 
     def figures(self) -> Figures:
@@ -244,18 +244,18 @@ class Scope:
 
     def _ahead(self) -> Horizon:
         query, stalled = self._query, self._now("loss")[1]
-        come = self._arrival_rates if stalled and not self._is_class else None
-        more = None if come is None else [int(-(-rate * query.horizon_s // 1)) for rate in come]
+        arrivals = self._arrival_rates if stalled and not self._is_class else None
+        added = None if arrivals is None else [int(-(-rate * query.horizon_s // 1)) for rate in arrivals]
         level = (self._since("loss") or 0).bit_length()
 
         def figure(metric: str, fallback: Sequence[int] | None) -> Quantity:
             similar = self.changes(metric, query.horizon_us, query.since_us).similar(level, stalled=stalled)
-            # From the bound of the last interval on: the changes are those of such bounds.
+            # Changes are those of bounds over intervals, so they are added to the bound of the last interval.
             now, since = self._now(metric)[0], self._since(metric)
             return ahead(now, since, similar, fallback, UNITS[metric])
 
         later_ms = [int(query.horizon_s * 1000)] * 4 if stalled else None
-        return Horizon(query.horizon_s, loss=figure("loss", more), age_s=figure("age_ms", later_ms))
+        return Horizon(query.horizon_s, loss=figure("loss", added), age_s=figure("age_ms", later_ms))
 
     @property
     def above_us(self) -> int:
@@ -266,14 +266,13 @@ class Scope:
 
     @property
     def uncompared_us(self) -> int:
-        """The time for which the loss has a bound and nobody knows the likely loss: messages were not compared by
-        id."""
+        """The time for which the loss has a bound but no likely figure, because messages were not compared by id."""
         bound, likely = (int(self.histogram("loss", likely=of).unknown.sum()) for of in (False, True))
         return max(0, likely // 2 - bound)  # both ends of an interval have a likely figure
 
     @property
     def peak(self) -> Peak | None:
-        rows = self._here(self.rows_of("curve", "loss", likely=True))
+        rows = self._without_away(self.rows_of("curve", "loss", likely=True))
         order = np.argsort(rows.cell, kind="stable")
         cells, most = rows.cell[order], rows.most[order]
         if not len(cells) or most.max() <= 0:
@@ -298,7 +297,7 @@ class Scope:
         return Curves(*self._query.span_us, most, {metric: self._curve(metric, likely=True) for metric in METRICS})
 
     def _curve(self, metric: str, *, likely: bool = False) -> list[Number | None]:
-        rows, query = self._here(self.rows_of("curve", metric, likely=likely)), self._query
+        rows, query = self._without_away(self.rows_of("curve", metric, likely=likely)), self._query
         values = self._values(metric, rows) if metric == "drain" else rows.most
         ends = rows.cell + self._lengths(rows.cell) - 1
         first, last = (wall_blocks(us, query.span_us, query.bins) for us in (rows.cell, ends))
@@ -310,16 +309,16 @@ class Scope:
 
 
 def ahead(
-    now: int | None, since: int | None, moves: Changes | None, fallback: Sequence[int] | None = None, per: float = 1.0
+    now: int | None, since: int | None, similar: Changes | None, fallback: Sequence[int] | None = None, per: float = 1.0
 ) -> Quantity:
     """Return the figure one horizon ahead of the interval in which it was at most `since`; `now` is the last reading
-    itself. `fallback` has the changes at p50, p95, p99 and at most, if nothing similar is on record.
+    itself. `fallback` has the changes at p50, p95, p99 and at most, if there are no similar moments.
 
-    The answer has no interval, because the moments are too few and too much alike for one."""
+    The result has no interval, because the moments are too few and too similar for one."""
     changes: Sequence[int | None] = fallback or [None] * len(QUANTILES)
-    if moves is not None:
-        changes = [weighted_quantile(moves.most, moves.weight, p) for p in QUANTILES]
-    later = [None if since is None or more is None else scaled(max(0, since + more), per) for more in changes]
+    if similar is not None:
+        changes = [weighted_quantile(similar.most, similar.weight, p) for p in QUANTILES]
+    later = [None if since is None or change is None else scaled(max(0, since + change), per) for change in changes]
     p50, p95, p99, most = later
     return Quantity(scaled(now, per), p50, p95, p99, most)
 
@@ -355,9 +354,9 @@ class Facts:
         """`sums` has `VALUES` by kind, scope and name, each with its last cell; `hours` has pairs, and hours in which
         they were read."""
         of = by_key((row["kind"], row) for row in sums)
-        read, apart = of.get("readings", []), {row["scope"]: row["most"] for row in of.get("spacing", ())}
+        read, spacing = of.get("readings", []), {row["scope"]: row["most"] for row in of.get("spacing", ())}
         flows = {
-            row["scope"]: Samples(row["least"], row["most"], row["count"], apart.get(row["scope"], 0))
+            row["scope"]: Samples(row["least"], row["most"], row["count"], spacing.get(row["scope"], 0))
             for row in sorted(read, key=lambda row: json.loads(row["scope"]))
         }
         by_pair = {pair: {*of_pair} for pair, of_pair in by_key(hours).items()}
@@ -377,10 +376,10 @@ class Facts:
 
     @property
     def away_us(self) -> tuple[int, ...]:
-        """Hours in which some pair that had been looked at was not."""
-        every = set().union(*self.hours.values())
-        gone = (hour for own in self.hours.values() for hour in every - own if hour > min(own))
-        return tuple(sorted({*gone}))
+        """Hours in which a pair was not read that had been read before."""
+        all_hours = set().union(*self.hours.values())
+        away = (hour for hours in self.hours.values() for hour in all_hours - hours if hour > min(hours))
+        return tuple(sorted({*away}))
 
     @property
     def spacing_us(self) -> int:

@@ -1,4 +1,4 @@
-"""The text that tells a start of a broker from every other: with it all counters begin anew."""
+"""The text that identifies one start of a broker; with each start all counters begin anew."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -12,8 +12,8 @@ def node_of(start: str) -> str:
 
 
 def same_start(one: str | None, other: str | None) -> bool:
-    """Say whether two texts are of one start of a broker. Of a node among several they hold when it became active, in
-    steps: two processes may read two steps beside each other."""
+    """Return whether two texts are of one start of a broker. That of a node among several has the moment at which it
+    became active, in steps, and two processes may read neighbouring steps."""
     if one == other or one is None or other is None:
         return one == other
     was, now = one.split("/"), other.split("/")
@@ -22,8 +22,8 @@ def same_start(one: str | None, other: str | None) -> bool:
     return was[1].isdecimal() and now[1].isdecimal() and abs(int(was[1]) - int(now[1])) == 1
 
 
-def one_of_each(starts: Iterable[str]) -> dict[str, str]:
-    """By each text the one that stands for all texts of that start."""
+def first_texts(starts: Iterable[str]) -> dict[str, str]:
+    """Map each text to the first text of the same start."""
     firsts: dict[str, str] = {}
     before = ""
     for start in sorted(starts, key=lambda text: (text.split("/")[::2], len(text), text)):

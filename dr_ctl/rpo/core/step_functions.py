@@ -16,75 +16,76 @@ from dr_ctl.rpo.core.queues import Queues, Sums
 from dr_ctl.rpo.core.rows import weighted_quantile
 
 LEVELS: Final = 63
-ALIKE: Final = 3
-"""Backlogs of an eighth of a backlog and more tell how it drains."""
+SIMILAR_LEVELS: Final = 3
+"""Backlogs of at least an eighth (2^-3) of a backlog show how it drains."""
 
 
 @dataclass(frozen=True, slots=True)
 class Drained:
-    """Things shipped by the end of an interval: how many a second, how many, and how much waited at the start (its
-    power of two)."""
+    """Shipments by interval: messages (or acknowledgements) a second, their number, and the backlog at the start as a
+    power of two (`level`)."""
 
     flow: Ints
     us: Ints
     rate: Floats
-    more: Ints
+    shipped: Ints
     level: Ints
 
     @classmethod
     def of(cls, flows: Outflows, side: Side) -> Drained:
-        """Take intervals in which something waited at both ends and something was shipped."""
+        """Take intervals with a backlog at both ends in which something was shipped."""
         on = flows.goes_on[1:] & flows.link[1:] & flows.link[:-1] & (side.depth[1:] > 0) & (side.depth[:-1] > 0)
-        good = np.flatnonzero(on & (side.shipped[1:] > side.shipped[:-1]))
-        more = side.shipped[good + 1] - side.shipped[good]
-        level = np.floor(np.log2(side.depth[good])).astype(np.int64)
-        rate = more * 1e6 / (flows.us[good + 1] - flows.us[good])
-        return cls(flows.flow[good + 1], flows.us[good + 1], rate, more, level)
+        selected = np.flatnonzero(on & (side.shipped[1:] > side.shipped[:-1]))
+        shipped = side.shipped[selected + 1] - side.shipped[selected]
+        level = np.floor(np.log2(side.depth[selected])).astype(np.int64)
+        rate = shipped * 1e6 / (flows.us[selected + 1] - flows.us[selected])
+        return cls(flows.flow[selected + 1], flows.us[selected + 1], rate, shipped, level)
 
     def by_flow(self, flows: int) -> Floats:
         by_level = np.full((flows, LEVELS), np.nan)
         for flow, own in parts(self.flow):
-            by_level[flow] = rates(self.rate[own], self.more[own], self.level[own])
+            by_level[flow] = rates(self.rate[own], self.shipped[own], self.level[own])
         return by_level
 
 
-def rates(rate: Floats, more: Ints, level: Ints) -> Floats:
-    """Return things shipped a second by how much waited at the start: at index k from intervals with at least 2^k; a
-    tenth of the things shipped in them went slower. A rate that none tells is not a number. In step the traffic limits
-    the rate, behind it the link does: backlogs are therefore compared with backlogs alike."""
+def rates(rate: Floats, shipped: Ints, level: Ints) -> Floats:
+    """Return rates of shipping by backlog: at index k the rate of intervals that began with at least 2^k, exceeded by
+    nine tenths of the messages shipped in them; NaN without such intervals. Without a backlog the traffic limits the
+    rate, with one the link does: therefore each backlog is compared with similar ones."""
     by_level = np.full(LEVELS, np.nan)
     for least in range(int(level.max(initial=-1)) + 1):
         some = level >= least
-        by_level[least] = weighted_quantile(rate[some], more[some], 0.1)
+        by_level[least] = weighted_quantile(rate[some], shipped[some], 0.1)
     return by_level
 
 
-def drain_ms(most: Ints, of: Floats) -> Ints:
-    """Return how long so much takes at the rates of its outflow (one row for all, or one each); NA where that is not
+def drain_ms(most: Ints, by_level: Floats) -> Ints:
+    """Return the time to ship such content at the rates of its outflow (one row for all, or one each); NA: not
     known."""
     waited = np.maximum(most, 1)
-    level = np.maximum(np.log2(waited).astype(np.int64) - ALIKE, 0)
-    alike, any_ = (of[level], of[0]) if of.ndim == 1 else (of[np.arange(len(most)), level], of[:, 0])
-    took = np.ceil(waited * 1000 / np.where(np.isnan(alike), any_, alike))
+    level = np.maximum(np.log2(waited).astype(np.int64) - SIMILAR_LEVELS, 0)
+    row = (np.arange(len(most)),) if by_level.ndim > 1 else ()
+    similar, overall = by_level[(*row, level)], by_level[..., 0]
+    took = np.ceil(waited * 1000 / np.where(np.isnan(similar), overall, similar))
     known = (most != NA) & ~np.isnan(took)
     return np.where(most == 0, 0, np.where(known, np.where(known, took, 0), NA)).astype(np.int64)
 
 
 METRICS: Final = ("loss", "age_ms", "duplicates")
 GAP_POLLS: Final = 5
-"""An interval longer than this many usual ones is a gap: not covered time."""
+"""An interval longer than this many usual ones is a gap, which is not covered time."""
 AROUND: Final = 10
 """The usual interval is the median of so many before, this one, and so many after."""
 MIN_GAP_US: Final = 10 * SECOND_US
 """A reading may be late by so much, however short intervals are."""
 LATE: Final = 60
-"""In an interval of up to so many usual ones, or of up to ten minutes, the site answered late or not."""
+"""An uncovered interval of up to so many usual ones, or ten minutes, is a late answer of the site."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figures(Rows):
     """Figures by interval or reading, NA where not known. `drain` is the content of the outflow that takes longest to
-    drain; `drain_flow` and `drain_acks` say which that is, and `urge_ms` how long it takes by the readings at hand.
+    drain; `drain_flow` and `drain_acks` name it, and `urge_ms` is its drain time at the rates known by then.
     With `is_floor` the age is at least the figure."""
 
     loss: Ints
@@ -151,7 +152,7 @@ class LagSeries:
         self.put[e] = np.where(known, flows.sends.added[e] - flows.sends.added[b], 0)
 
     def _usual(self) -> tuple[Ints, Ints]:
-        """Return how long each interval may be to count, and how far apart the readings of each outflow are."""
+        """Return the longest covered interval at each reading, and the usual interval of each outflow."""
         took = self.flows.us[self.last] - self.flows.us[self.last - 1]
         gap, spacing = np.zeros(len(took), np.int64), np.zeros(len(self.flows.keys), np.int64)
         for flow, own in parts(self.flows.flow[self.last]):
@@ -176,9 +177,9 @@ class LagSeries:
         whole = np.flatnonzero(self.read)
         b, e = whole[:-1], whole[1:]
         breaks = np.cumsum(~flows.goes_on | self.queues.within.loss_unknown[0])
-        good = (flows.flow[b] == flows.flow[e]) & (breaks[b] == breaks[e]) & flows.is_mixed[e]
-        good &= (flows.us[e] >= within_us[0]) & (flows.us[e] < within_us[1])
-        b, e = b[good], e[good]
+        selected = (flows.flow[b] == flows.flow[e]) & (breaks[b] == breaks[e]) & flows.is_mixed[e]
+        selected &= (flows.us[e] >= within_us[0]) & (flows.us[e] < within_us[1])
+        b, e = b[selected], e[selected]
         put, own = (np.cumsum(of)[e] - np.cumsum(of)[b] for of in (self.put, self.queues.accounted))
         count = len(flows.keys)
         both = np.bincount(flows.flow[e], put, count), np.bincount(flows.flow[e], np.minimum(np.rint(own), put), count)
@@ -204,9 +205,9 @@ class LagSeries:
         return Steps(*spans, bound, ends, covered, idle, taken_over, late, stalled)
 
     def _without_copy(self, scope: int, figures: Figures, sums: Sums, at: Sequence[Ints], indices: Ints) -> Figures:
-        """Add to the figures the messages that have no copy at the other site and are not on their way. `at` says where
-        the sums of each reading (`indices`) stand, of which the largest counts. Such messages lie there still where the
-        outflow alone was read since; their number is not known where a queue was not read for long."""
+        """Add to the figures the messages that have no copy at the other site and are not on their way. `at` has the
+        positions of the sums of each reading (`indices`), of which the largest counts. If only the outflow was read
+        since, the messages are still there; if a queue was not read for long, their number is not known."""
         if not self.queues.compared.any():
             return figures
         flows, full = self.flows, self.full[indices]
@@ -246,7 +247,7 @@ class LagSeries:
         loss, duplicates = shared(figures.loss, sends), shared(figures.duplicates, acks)
         since = flows.us - np.where(flows.sends.likely_us == NA, flows.oldest_us, flows.sends.likely_us)
         age_ms = np.where(loss > 0, -(-since // 1000), loss)
-        # A message is no older than the oldest that was told last has become.
+        # No message is older than the last known age plus the time since.
         last = last_true(~outflow_only & (figures.age_ms != NA), self._begins)
         aged = np.where(last >= 0, figures.age_ms[last] - (-(flows.us - flows.us[last]) // 1000), NEVER)
         age_ms = np.where(outflow_only, np.minimum(age_ms, aged), figures.age_ms)
@@ -297,7 +298,7 @@ class LagSeries:
         self, scope: int, sums: Sums, at: Ints, then: Ints, us: Ints, unread: Flags, sends: Ints, acks: Ints
     ) -> Figures:
         """Add up the queues. If a queue is not known, or in the total none was read, take the outflow's whole content.
-        `at` says where the sums of each stand; the reading `then` says when the content at `us` was sent."""
+        `at` has the positions of the sums; the reading `then` shows when the content at `us` was sent."""
         flow = self.flows.flow[then]
         flow_age = np.where(sends > 0, us - self.flows.oldest_us[then], sends)
         summed = Sums(*(getattr(sums, column.name)[scope][at] for column in fields(Sums)))
@@ -318,13 +319,13 @@ class LagSeries:
         return Figures(loss, age_ms, duplicates, *drain, is_floor)
 
     def _drain(self, flow: Ints, sends: Ints, acks: Ints, none: Flags) -> tuple[Ints, Ints, Ints, Ints]:
-        """Return the direction that takes longest, by the readings at hand, because directions drain side by side. A
-        direction that nobody knows takes longest of all."""
+        """Return the direction that takes longest to drain, because both drain at the same time. An unknown one counts
+        as the longest."""
         waits, side_of, urge = (np.zeros(len(flow), np.int64) for _ in range(3))
         sides = zip((sends, acks), self.rates, (self.has_sends, self.has_acks), strict=True)
         for side, (most, rates, has) in enumerate(sides):
             took = drain_ms(most, rates[flow])
-            # A backlog nobody saw drain counts as one a second.
+            # Without a known rate a backlog counts as draining at one a second.
             took = np.where(most == NA, NEVER, np.where(took == NA, most * 1000, took))
             longer = has[flow] & ~none & (took > urge)
             both = (most, waits), (side, side_of), (took, urge)
@@ -334,8 +335,8 @@ class LagSeries:
 
 @dataclass(frozen=True, slots=True)
 class Gaps:
-    """The spans, in order, in which the monitor read a site that served, and got no whole answer; `lacks` flags those
-    of a pair of which no outflow was read at all."""
+    """The spans, in order, in which the monitor got no complete answer of a serving site; `lacks` flags those of a pair
+    of which no outflow was ever read."""
 
     begin: Ints
     end: Ints
@@ -343,8 +344,8 @@ class Gaps:
 
     @classmethod
     def of(cls, rows: Columns, flows: Outflows) -> Self:
-        """Find the spans between two rows of a site's role of which one came without any outflow of its pair. A site
-        that does not answer has the role that it had before."""
+        """Find the spans between two rows of a site's role of which one has no outflow of its pair. A site that does
+        not answer keeps the role that it had before."""
         of_site = rows.take(np.flatnonzero(rows.kind == SITE))
         order = np.lexsort((of_site.us, of_site.pair))
         pair, us, role = of_site.pair[order], of_site.us[order], roles_of(rows.words)[of_site.name[order]]
@@ -373,7 +374,7 @@ NOTHING: Final = Gaps(_NONE, _NONE, _NONE > 0)
 
 def fold(steps: Steps, acks_only: Flags, gaps: Gaps = NOTHING) -> Steps:
     """Sum step functions. A figure that is not known of one is not known of the sum. An outflow counts from its first
-    reading on, and to the end of all; an outflow whose site is on standby has nothing at stake. The duplicates of
+    reading on, and to the end of all; an outflow of a standby adds nothing. The duplicates of
     outflows flagged by `acks_only` are counted with the queues that they serve."""
     marks = np.unique(np.concatenate([steps.begin, steps.end, gaps.begin, gaps.end]))
     begin, end = marks[:-1], marks[1:]

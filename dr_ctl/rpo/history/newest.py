@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Role
 from dr_ctl.rpo.core.arrays import SECOND_US, Flags, Ints
-from dr_ctl.rpo.core.starts import one_of_each
+from dr_ctl.rpo.core.starts import first_texts
 from dr_ctl.rpo.history.files import (
     MAX_FILES,
     SCHEMA,
@@ -79,10 +79,11 @@ def with_wrong_time(outflows: pa.Table, downs: Ints) -> Mapping[str, Ints]:
 def _with_equal_start_ids(rows: pa.Table) -> pa.Table:
     starts = pc.dictionary_encode(rows["start"].combine_chunks())
     words = starts.dictionary.to_pylist()
-    one = one_of_each(words)
-    if all(text == first for text, first in one.items()):
+    firsts = first_texts(words)
+    if all(text == first for text, first in firsts.items()):
         return rows
-    texts = pa.DictionaryArray.from_arrays(starts.indices, pa.array([one[word] for word in words])).dictionary_decode()
+    first_words = pa.array([firsts[word] for word in words])
+    texts = pa.DictionaryArray.from_arrays(starts.indices, first_words).dictionary_decode()
     return rows.set_column(rows.schema.get_field_index("start"), "start", texts)
 
 

@@ -29,12 +29,12 @@ from dr_ctl.rpo.pipeline.tables import File
 
 Call = Callable[[Any, pa.Table], pa.Table]
 AT_ONCE: Final = 1_500_000
-"""More readings of an hour are held some queues at a time."""
+"""The queues of an hour with more readings are read in several parts."""
 ROWS_OF_A_TASK: Final = 1_000_000
-"""About so many readings are held by a task, unless an hour has more."""
+"""A task holds about so many readings, unless a single hour has more."""
 UNREADABLE: Final = "a task cannot read"
 UNSEEN: Final = "a task does not see"
-"""A task says this before the name of a file, quoted."""
+"""A task raises one of these texts before the quoted name of a file."""
 _QUEUES: Final = pc.field("kind") == "queue"
 
 
@@ -66,7 +66,7 @@ def grouped(rows: DataFrame, key: str, call: Call, returns: pa.Schema, name: str
 
 @dataclass(frozen=True, slots=True)
 class Readings:
-    """The readings of some files of a history, each told by its name and the time of its readings."""
+    """The readings of some files of a history, each with its name and the time of its readings."""
 
     history: str
     files: Sequence[tuple[str, int, int]]
@@ -99,8 +99,7 @@ def _between(rows: pa.Table, from_us: int, to_us: int) -> pa.Table:
 
 
 class _Block:
-    """A block brings its hours their readings. It holds the readings around them; but readings of queues are read some
-    queues at a time if they are too many (`pieces`)."""
+    """The readings of a block of hours and around them. Too many readings of queues are read in parts (`pieces`)."""
 
     def __init__(self, readings: Readings, hours: Sequence[int], pieces: int) -> None:
         self._readings, self._pieces, self._begin_us = readings, pieces, hours[0] - LONGEST_GAP_US
@@ -146,8 +145,8 @@ def _summed_up(
 
 
 class Hours:
-    """Hours to sum up, of a site's files, by so many tasks: at least as many as run side by side, if there are as many
-    hours."""
+    """Hours of a site's files to sum up, and the number of tasks: at least as many as Spark runs at the same time, if
+    there are as many hours."""
 
     def __init__(
         self, spark: SparkSession, history: str, files: Sequence[File], query: HourQuery, hours: Sequence[int]
@@ -223,7 +222,7 @@ def figures_of(rows: DataFrame, facts: Facts, classes: int, query: ScopeQuery) -
 
 
 def backtest_of(rows: DataFrame, query: ScopeQuery) -> CalibrationResult:
-    """Test the total on its own past. The cells are not those of the calendar."""
+    """Test the total on its own past. Its cells do not follow the calendar."""
     of_total = rows.where(f"is_total OR scope IN ({sql.text(TOTAL)}, '') OR kind IN ({_OWN})")
     parts = _parts(of_total, [TOTAL], query, "cell", 0).where(f"of = {sql.text(TOTAL)}")
     return _map_scopes(parts, partial(backtested, query=query), TypeAdapter(CalibrationResult).validate_json)[TOTAL]
@@ -257,7 +256,7 @@ def _map_scopes(
 
 
 def _cell(end_us: int) -> str:
-    """Return the cell of a row: coarser on days that are over."""
+    """Return the cell of a row in SQL: coarser on past days."""
     curve, other = (
         f"CASE WHEN cell < {over_us(end_us)} THEN {getattr(OF_A_DAY, name)} ELSE {getattr(LATELY, name)} END"
         for name in ("curve_us", "figures_us")

@@ -1,5 +1,4 @@
-"""One question to a history is answered here: the hours that changed are summed up, and figures are made of all
-hours."""
+"""Answers one request for an estimate: sums up the hours that changed, and makes figures of all hours."""
 
 import re
 import threading
@@ -40,12 +39,12 @@ _EVERY_S: Final = 0.5
 
 
 def say_nothing(_text: str) -> None:
-    """Drop the text, because nobody waits for it."""
+    """Drop the progress."""
 
 
 @contextmanager
 def counted(spark: SparkSession, say: Say, hours: int, tasks: int) -> Iterator[None]:
-    """Say, until the block is over, how many of the hours are done: Spark's stage of that many tasks counts them."""
+    """Report, until the block ends, how many hours are done, by the finished tasks of Spark's stage with that many."""
     over = threading.Event()
 
     def count() -> None:
@@ -71,7 +70,7 @@ def counted(spark: SparkSession, say: Say, hours: int, tasks: int) -> Iterator[N
 
 
 SHORT_WORK_BYTES: Final = 4 << 20
-"""About two million readings: with more, a Java that compiles thoroughly is worth its time."""
+"""About two million readings: with more, a thorough compiler of Java saves more than it costs."""
 CELLS: Final = 24 * 8
 _FILE: Final = re.compile(f"({UNREADABLE}|{UNSEEN}) (\\S+)")
 REACHABLE: Final = "Each worker has to reach the history at the path, or URL, that the settings name."
@@ -79,8 +78,8 @@ _FOLDER: Final = re.compile(r"PATH_NOT_FOUND.*((?:date=|summary/)\S*[^\s.])")
 
 
 def made(spark: SparkSession, request: Request, now_us: int, say: Say = say_nothing) -> LoadedHistory | Finding:
-    """Read what is asked for. If a file disappears meanwhile, the reading starts again. Files that are torn inside are
-    left out; only the reading itself finds them."""
+    """Answer the request. If a file disappears meanwhile, start again. Files that are corrupt inside are left out; only
+    reading them shows that."""
     torn: set[str] = set()
     store = Store.of(request.history)
 
@@ -95,7 +94,7 @@ def made(spark: SparkSession, request: Request, now_us: int, say: Say = say_noth
             except (PySparkException, Py4JError) as error:
                 text = str(error)
                 folder = _FOLDER.search(text)
-                # A folder that is there, and that Spark does not see, is a fault of its own.
+                # A folder that exists and that Spark does not see is another fault.
                 if "FILE_NOT_EXIST" in text or (folder and not store.listed(folder[1], recursive=False, folders=True)):
                     raise FileNotFoundError from error
                 if (file := _FILE.search(text)) is None:
@@ -165,7 +164,7 @@ class _Question:
         return LoadedHistory(site, serving, query.end_us, facts, *whose, tuple(findings), ahead)
 
     def _custom_horizon(self, files: Files, query: HourQuery, facts: Facts) -> DataFrame:
-        """Return changes within another time than the usual, of the last day."""
+        """Return changes within another horizon than the usual one, of the last day."""
         (first, last), horizon_us = facts.span_us, int(self._request.horizon_s * SECOND_US)
         from_us = max(first, last - DAY_US - horizon_us)
         day = replace(query, from_us=from_us, horizons_us=(horizon_us,))
@@ -173,7 +172,7 @@ class _Question:
         return Hours(self._spark, self._request.history, files.read, day, hours).rows().where("kind = 'change'")
 
     def _query(self, files: Files) -> tuple[HourQuery, Callable[[int], bool]]:
-        """Return the question to each hour, and a test for hours that the question cuts."""
+        """Return the query for each hour, and a test for hours that the requested time covers only in part."""
         request, read = self._request, files.read
         begin_us = min(file.first_us for file in read)
         limit_us = (
@@ -207,8 +206,8 @@ def no_history(request: Request) -> Finding:
 
 @contextmanager
 def reading(say: Say = say_nothing) -> Iterator[Callable[[Request, int], LoadedHistory | Finding]]:
-    """Read histories in a session that is started once there is something to read, and ends with the block. `say` is
-    told what is done. Raises EnvironmentFault."""
+    """Read histories in a session that is started once there is something to read, and ends with the block. `say` gets
+    the progress. Raises EnvironmentFault."""
     with ExitStack() as opened:
         started: list[SparkSession] = []
 
@@ -226,7 +225,7 @@ def reading(say: Say = say_nothing) -> Iterator[Callable[[Request, int], LoadedH
 
 
 def _unread(request: Request) -> int | None:
-    """Return about how many bytes of the history nobody has summed up, or None if there is no history."""
+    """Return about how many bytes of the history are not summed up yet, or None if there is no history."""
     store = Store.of(request.history)
     try:
         files = store.listed()

@@ -37,7 +37,7 @@ SESSION_CONF: Final = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "200000",
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "500",
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
-    # Noting the Python line of every column costs more calls to the JVM than making the column.
+    # Recording the Python line of each column costs more calls to the JVM than making the column.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
 LOCAL_CONF: Final = {
@@ -47,7 +47,7 @@ LOCAL_CONF: Final = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "8",
-    # To plan a query anew at each of its stages takes longer than is won by it; small tables are broadcast by a hint.
+    # Planning a query again at each stage costs more than it saves; small tables are broadcast by a hint.
     "spark.sql.adaptive.enabled": "false",
     # Files of a minute and of an hour side by side: tasks read as many bytes each, not as many files.
     "spark.sql.files.openCostInBytes": "65536",
@@ -56,7 +56,7 @@ LOCAL_CONF: Final = {
     "spark.python.daemon.module": "dr_ctl.rpo.pipeline.daemon",
 }
 IDLE_JAVA: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-"""Where Java has work of seconds, and Python the rest, the first compiler alone is faster; for long work it loses."""
+"""For seconds of work in Java the first compiler alone is faster; for long work it is slower."""
 BUSY_JAVA: Final = ("-XX:+UseParallelGC",)
 LOG4J: Final = """\
 status = off
@@ -71,7 +71,7 @@ appender.console.layout.pattern = %p %c{1}: %m%n%ex
 _OF_PYTHON: Final = re.compile(r"[A-Za-z][\w.]*(?:Error|Exception|Fault): ")
 OTHER_VERSION: Final = re.compile(r"a worker of Spark has dr-ctl \d.*")
 STOP_LIMIT_S: Final = 60.0
-"""So long a JVM may take to end: the first one writes an archive of its classes."""
+"""The time that a JVM may take to end; the first one writes an archive of its classes."""
 ARCHIVE: Final = "classes.jsa"
 _LACKS: Final = re.compile(r'Class ([\w.]*[Ff]ile[Ss]ystem) not found|No FileSystem for scheme "?(\w+)')
 _JARS: Final = (
@@ -94,8 +94,8 @@ def master(named: str) -> str:
 def session(
     *, master: str = "local[*]", conf: Mapping[str, str] | None = None, is_busy: bool = True
 ) -> Iterator[SparkSession]:
-    """Give a session and end it, its JVM included, whatever happens inside. Only one session at a time in a process.
-    `is_busy`: Java itself has long work to do, and not Python in its tasks.
+    """Yield a session, and end it with its JVM. A process has only one session at a time. With `is_busy` the long work
+    is in Java, not in Python tasks.
 
     Errors of Spark itself, at the start or in the work, are raised as EnvironmentFault.
     """
@@ -114,7 +114,7 @@ def session(
         except (PySparkException, Py4JError) as error:
             if lacks := _LACKS.search(str(error)):
                 what = lacks[1] or f"a file system for {lacks[2]}"
-                text = f"Spark lacks {what}, by which it would read that store"
+                text = f"Spark lacks {what} to read that store"
                 raise EnvironmentFault(text, remedy=_JARS) from error
             if other := OTHER_VERSION.search(str(error)):
                 raise EnvironmentFault(other[0], remedy="Install the same dr-ctl on every worker.") from error
@@ -124,8 +124,7 @@ def session(
 
 @contextmanager
 def _signals_noted() -> Iterator[None]:
-    """Raise at last what a signal's handler raised: py4j takes it for a fault of its own where it comes during a call,
-    and logs it."""
+    """Raise the exception of a signal's handler at the end: during a call py4j logs it as a fault of its own."""
     before = {sig: signal.getsignal(sig) for sig in (signal.SIGINT, signal.SIGTERM)} if _in_main_thread() else {}
     raised: list[Stopped] = []
 
@@ -187,8 +186,8 @@ def _launched(master: str, conf: Mapping[str, str], *, is_busy: bool) -> Iterato
 
 
 def _archive() -> Path:
-    """Return the file of classes as this Java loads them for this Spark, once they are written there. Java takes none
-    of a Spark in another place."""
+    """Return the path of the archive of classes of this Java and this Spark. Java accepts no archive of a Spark in
+    another place."""
     java = Path(os.environ.get("JAVA_HOME", ""), "bin", "java")
     java = java if java.exists() else Path(shutil.which("java") or java)
     changed_ns = java.stat().st_mtime_ns if java.exists() else 0
@@ -205,7 +204,7 @@ def _sharing(archive: Path | None, folder: Path) -> Sequence[str]:
 
 
 def _keep(written: Path, archive: Path | None) -> None:
-    """Put an archive where the next session looks for it, whole or not at all; a fault costs only the archive."""
+    """Move an archive to where the next session looks for it, atomically; a failure costs only the archive."""
     if archive is not None and written.exists():
         with suppress(OSError):
             archive.parent.mkdir(parents=True, exist_ok=True)
@@ -236,7 +235,7 @@ def _settings(
         "spark.sql.warehouse.dir": (folder / "warehouse").as_uri(),
         **SESSION_CONF,
         **(LOCAL_CONF if is_local else {}),
-        # To start a task takes longer than short work has.
+        # Starting a task takes longer than short work.
         **({"spark.sql.shuffle.partitions": "4"} if is_local and not is_busy else {}),
         **conf,
         "spark.driver.extraJavaOptions": " ".join(java).strip(),
@@ -246,21 +245,21 @@ def _settings(
 
 @contextmanager
 def _jvm(settings: SparkConf, folder: Path, *, is_killed: bool) -> Iterator[SparkSession]:
-    """A JVM on this machine alone is killed (`is_killed`): it has nothing to give back, and takes a second to end in
-    order."""
-    said = folder / "jvm.log"
-    with said.open("wb") as log:
+    """Start a JVM. With `is_killed` it is killed at the end: it has nothing to save, and an orderly end takes a
+    second."""
+    log_path = folder / "jvm.log"
+    with log_path.open("wb") as log:
         try:
             start: Callable[..., Any] = launch_gateway
             gateway = start(settings, {"stdout": log, "stderr": log})
         except PySparkException as error:
-            raise _did_not_start(said, error) from error
+            raise _did_not_start(log_path, error) from error
     interrupt = signal.getsignal(signal.SIGINT)
     try:
         try:
             spark = SparkSession(SparkContext(conf=settings, gateway=gateway))
         except (PySparkException, Py4JError) as error:
-            raise _did_not_start(said, error) from error
+            raise _did_not_start(log_path, error) from error
         finally:
             # SparkContext takes SIGINT for itself; give SIGINT back to the earlier handler.
             if _in_main_thread():
@@ -280,8 +279,8 @@ def _jvm(settings: SparkConf, folder: Path, *, is_killed: bool) -> Iterator[Spar
         _end(gateway)
 
 
-def _did_not_start(said: Path, error: Exception) -> EnvironmentFault:
-    words = [line.strip() for line in said.read_text(errors="replace").splitlines() if line.strip()]
+def _did_not_start(log_path: Path, error: Exception) -> EnvironmentFault:
+    words = [line.strip() for line in log_path.read_text(errors="replace").splitlines() if line.strip()]
     cause = next((line for line in words if "rror" in line or "xception" in line), _first_line(error))
     remedy = "Check `java -version` (17 or later) and `spark` in the settings file: master and conf."
     return EnvironmentFault(f"Spark did not start: {cause[:300]}", remedy=remedy)
@@ -302,16 +301,16 @@ def _end(gateway: Any) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-    # Spark has no public way to forget a JVM that is gone; where one was killed, its own `stop` comes to no end.
+    # Spark has no public way to forget a JVM that has ended; after a kill its own `stop` never returns.
     SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
     SparkContext._active_spark_context = None  # noqa: SLF001
     SparkSession._instantiatedSession = SparkSession._activeSession = None  # noqa: SLF001
 
 
 def _cause(error: Exception) -> str:
-    """Return a worker's last words, if the error came from one, else Spark's first ones."""
-    said = [line for line in str(error).splitlines() if _OF_PYTHON.match(line)]
-    return said[-1] if said else _first_line(error)
+    """Return the last error line of a Python worker, else the first line of Spark's error."""
+    lines = [line for line in str(error).splitlines() if _OF_PYTHON.match(line)]
+    return lines[-1] if lines else _first_line(error)
 
 
 def _first_line(error: Exception) -> str:

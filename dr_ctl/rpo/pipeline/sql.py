@@ -1,5 +1,5 @@
-"""The columns of the pipeline's tables (docs/rpo-method.md shows where they lie), and transformations of them as SQL
-texts: a single call to the JVM instead of a call per column. Loads no Spark."""
+"""The columns of the pipeline's tables (docs/rpo-method.md shows where they are stored), and transformations of them as
+SQL texts: one call to the JVM instead of a call per column. Loads no Spark."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def text(value: str) -> str:
 
 
 def url(path: str) -> str:
-    """Name a place so that a Spark elsewhere takes it for this one, because Spark looks a bare path up in a default of
-    its own. Hadoop calls `s3a` what PyArrow calls `s3`."""
+    """Return the URL of a path, because Spark looks up a path without scheme in its default file system. PyArrow's `s3`
+    is Hadoop's `s3a`."""
     if "://" not in path:
         return f"file://{Path(path).absolute()}"
     parts = urlsplit(path)
@@ -66,7 +66,7 @@ def settings(path: str) -> dict[str, str]:
 
 
 def escaped(path: str) -> str:
-    """Escape a name to read, because names are patterns to Spark."""
+    """Escape a path to read, because Spark takes paths as patterns."""
     return _PATTERN.sub(r"\\\g<0>", path)
 
 
@@ -91,6 +91,6 @@ def version() -> str:
 
 
 def folder(patterns: object, site: str) -> str:
-    """Return where the tables of a site lie, by the code and by these patterns."""
+    """Return the folder of a site's tables, which depends on the code and these patterns."""
     code = version().rpartition(" ")[2].rstrip(")")
     return f"summary/{code}-{hashlib.sha256(json.dumps(patterns).encode()).hexdigest()[:12]}/site={site}"

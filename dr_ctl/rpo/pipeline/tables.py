@@ -1,9 +1,9 @@
-"""The files of a history, and beside them the hours, a table that Spark reads and writes, and the ledger of the files
-that the hours rest on.
+"""The files of a history; the hours, a table that Spark reads and writes; and the ledger of the files that the hours
+were made from.
 
-The ledger says which hours are to be summed up: hours that rest on files that are new, are others now, or have gone.
-Runs are appended to the hours, and the newest counts. An hour of a run stands whole in one file, so that a write that
-was cut off, or made twice, changes nothing. The ledger is written whole, after the hours."""
+The ledger shows which hours are to be summed up again: those of files that are new, changed or removed. Each run
+appends to the hours, and the newest run counts. One file holds all rows of an hour of a run, so that an interrupted or
+repeated write changes nothing. The ledger is written atomically, after the hours."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ from dr_ctl.rpo.pipeline.sql import HOURS, ddl
 SERVING: Final = Role.SERVING.value
 NEVER: Final = micros(datetime.max.replace(tzinfo=UTC))
 READERS: Final = 16
-"""So many footers are read side by side, because a store elsewhere takes its time for each."""
+"""So many footers are read at the same time, because a remote store takes time for each."""
 AHEAD_US: Final = HOUR_US
-"""A reading this far in the future of the clock is one whose own clock was wrong, where others are not."""
+"""A reading stamped later than now by more than this had a wrong clock, unless all readings are."""
 
 
 class History:
@@ -51,8 +51,8 @@ class History:
                 self.sites.setdefault(own["site"], {})[name] = info
 
     def serving(self, since_us: int, until_us: int | None, now_us: int) -> str | None:
-        """Return the site whose newest role is serving; failing that, the one seen serving last. Roles from far in the
-        future count if no end is named and there are no others."""
+        """Return the site whose newest role is serving; failing that, the one seen serving last. Roles stamped far in
+        the future count only if no end is named and there are no others."""
         ends_us = [now_us + AHEAD_US, NEVER] if until_us is None else [until_us]
         for end_us in ends_us:
             newest = {site: self._role(site, since_us, end_us) for site in self.sites}
@@ -63,7 +63,8 @@ class History:
         return None
 
     def _role(self, site: str, since_us: int, until_us: int, role: str | None = None) -> tuple[int, str]:
-        """Return when a site was seen in a role last, or in this one, and in which. Days are read backwards."""
+        """Return the moment and the role of a site's last reading, or of its last one in `role`. The newest days are
+        read first."""
         which = (pc.field("ts") >= moment(since_us)) & (pc.field("ts") <= moment(until_us))
         which &= (pc.field("kind") == "site") & (pc.scalar(True) if role is None else pc.field("name") == role)
         first, last = (f"date={moment(us):%Y-%m-%d}" for us in (since_us, until_us))
@@ -79,8 +80,8 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file of a site, and the time of its readings. `why` says that it is left out; it may then hold any reading of
-    its day. With `is_new` the ledger does not know it, or knows another."""
+    """A file of a site, and the time of its readings. `why` is the reason if it is left out; it may then hold any
+    reading of its day. With `is_new` the ledger lacks it, or has another state of it."""
 
     name: str
     length: int
@@ -98,7 +99,7 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """The files that the hours rest on, as of the last run."""
+    """The files that the hours were made from, as of the last run."""
 
     run: int = 0
     files: tuple[File, ...] = ()
@@ -106,8 +107,8 @@ class Ledger:
 
 @dataclass(slots=True)
 class Files:
-    """The files of a site as they are, and those that the ledger knew and that are gone or others now. `ahead` are
-    those with readings from far in the future."""
+    """The files of a site, and those of the ledger that were removed or changed (`gone`). `ahead` are files with
+    readings stamped far in the future."""
 
     all: list[File]
     gone: list[File]
@@ -115,8 +116,7 @@ class Files:
 
     @classmethod
     def of(cls, history: History, site: str, ledger: Ledger, torn: Collection[str]) -> Files:
-        """Read the footers of files that the ledger does not know. Spark could not read the `torn` files to their
-        ends."""
+        """Read the footers of files that the ledger does not know. Spark could not read the `torn` files completely."""
         store, known = history.store, {file.name: file for file in ledger.files}
         listed = {name: File(name, info.size, info.mtime_ns // 1000) for name, info in history.sites[site].items()}
         states = {name: (file.length, file.modified) for name, file in known.items()}
@@ -129,7 +129,7 @@ class Files:
 
     @property
     def noted(self) -> tuple[File, ...]:
-        """The files for the ledger, without those ahead, which are read anew each time."""
+        """The files for the ledger, without those ahead, which are read again each time."""
         ahead = {file.name for file in self.ahead}
         return tuple(replace(file, is_new=False) for file in self.all if file.name not in ahead)
 
@@ -138,7 +138,7 @@ class Files:
         return [file for file in self.all if file.is_read]
 
     def touched(self, begin_us: int, end_us: int, reach: Mapping[int, int]) -> set[int]:
-        """Return the hours that rest on files that are new or gone. `reach` says how far back each hour looked."""
+        """Return the hours made from files that are new or gone. `reach` has the first reading that each hour used."""
         new = [file for file in self.all if file.is_new]
         spans = [(file.first_us, file.last_us) for file in (*new, *self.gone) if file.last_us >= file.first_us]
         near = {
@@ -152,8 +152,8 @@ class Files:
 
 
 def _from_footer(store: Store, file: File, *, is_torn: bool) -> File:
-    """Return a file as its footer tells it, and why it is left out, which Spark does not say. Raises FileNotFoundError
-    if it is another one by now."""
+    """Return a file with the facts of its footer, and with the reason if it is left out. Raises FileNotFoundError if it
+    was replaced meanwhile."""
     source = Source(store, file.name)
     (first_us, last_us, rows), why = source.span()
     if is_torn and why is None:
@@ -188,7 +188,7 @@ class SummaryTables:
         return None if info is None else (info.size, info.mtime_ns)
 
     def cached(self, days: Sequence[str] | None = None) -> dict[int, Row]:
-        """Return the hours that are there: the file (`path`), and from when on readings were read for it (`least`)."""
+        """Return the stored hours, each with its file (`path`) and the begin of the readings that it used (`least`)."""
         if not self._names():
             return {}
         hours = self._hours(torn=True)
@@ -206,17 +206,17 @@ class SummaryTables:
         return sql.over(text, hours=hours.where(hours.path.isin(sorted({*paths}))), wanted=wanted)
 
     def _hours(self, *, torn: bool = False) -> DataFrame:
-        """With `torn` files that cannot be read are passed over, and their content is missing."""
+        """With `torn` skip files that cannot be read."""
         reader = self._spark.read.schema(ddl(HOURS)).option("ignoreCorruptFiles", str(torn).lower())
         return reader.parquet(f"{self._root}/hours").selectExpr("*", "_metadata.file_path AS path")
 
     def _names(self) -> list[str]:
-        """Return the files of the hours, without those that are being written."""
+        """Return the files of the hours, without unfinished ones."""
         names = (name for name in self._store.listed(f"{self._folder}/hours") if "/_temporary/" not in name)
         return [name for name in names if re.fullmatch(r"[^._].*\.parquet", name.rpartition("/")[2])]
 
     def keep(self, rows: DataFrame | None, files: Files, now_us: int) -> None:
-        """Append a run and write the ledger, unless another process did so meanwhile, whose files may be newer."""
+        """Append a run and write the ledger, unless another process, whose files may be newer, did so meanwhile."""
         ledger = Ledger(max(now_us, self.ledger.run + 1), files.noted)
         if (rows is None and ledger.files == self.ledger.files) or self._written() != self._before:
             return
@@ -231,8 +231,8 @@ class SummaryTables:
         days.write.mode("append").partitionBy("day").parquet(f"{self._root}/hours")
 
     def tidy(self, begin_us: int, end_us: int, now_us: int) -> None:
-        """Make one file of a day that is over, and of what has become many; remove days whose readings are gone, and
-        the tables that nobody has added to for a week."""
+        """Merge the files of each past day, and of days with too many; remove days whose readings are gone, and tables
+        without additions for a week."""
         days = by_key((name.rpartition("day=")[2][:10], name) for name in self._names())
         first, over = (f"{moment(us):%Y-%m-%d}" for us in (begin_us, end_us - LONGEST_GAP_US))
         many = [day for day, names in days.items() if day >= first and len(names) > (1 if day < over else MAX_FILES)]

@@ -183,7 +183,7 @@ def test_what_finds_no_buffer_is_told_before_a_move_and_named_by_it(bridges_lab:
     assert (refused.code, severities(refused, "DR-BRIDGE-019")) == (10, ["error"]), refused.told
     assert "3 message(s) for FOO found no queue at mirror.FOO" in refused.told
     assert (lacking.code, severities(lacking, "DR-PARITY-004")) == (20, ["error"]), lacking.told
-    assert "3 message(s) of FOO lie at london and not at paris" in lacking.told
+    assert "3 message(s) of FOO are at london and not at paris" in lacking.told
     assert (moved.code, severities(moved, "DR-BRIDGE-019")) == (0, ["warning"]), moved.told
 
 

@@ -836,7 +836,7 @@ ONE_WRONG = [
      "DR-DOOR-011 error", "STOMP; billing; acceptor mirror", "an acceptor of its own"),
     (paris(acceptors=(replace(CLIENTS_LISTENER, opens_at_boot=True), LINK_LISTENER)),
      "DR-DOOR-007 warning", "acceptor clients opens at boot", "autoStart=false"),
-    (paris(coordinators=(UNLOCKED,)), "DR-DOOR-008 info", "opens without a gate", "a link on the same lock"),
+    (paris(coordinators=(UNLOCKED,)), "DR-DOOR-008 info", "opens without a gate", "unless a link is on the same lock"),
     (london(links=()), "DR-LINK-009 error", "no link from london to the other site", "<mirror/>"),
     (paris(links=(*link(), *link(name="other")), queues=tuple(PARIS.business.values())),
      "DR-LINK-001 error", "cannot tell the link; london, other", "link:"),
