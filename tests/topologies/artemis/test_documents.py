@@ -268,5 +268,5 @@ def test_what_stays_is_a_warning_at_the_serving_site_alone(kept: Queue, what: st
     [finding] = mqtt_findings(keeps, keeps_not)
     assert (finding.id, finding.remedy[: len(remedy)]) == ("DR-MQTT-001", remedy)
     assert finding.remedy.count(".") == 1
-    assert finding.text == f"london/orders-1: no link brings this to paris: {what}"
+    assert finding.text == f"london/orders-1: no link copies this to paris: {what}"
     assert list(mqtt_findings(keeps_not, keeps)) == []
