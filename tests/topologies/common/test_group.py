@@ -18,7 +18,7 @@ from dr_ctl.core.model import Role
 from dr_ctl.engine.plan import Call, Spec
 from dr_ctl.engine.ports import Move
 from dr_ctl.jolokia.client import Answer, Wire
-from dr_ctl.rpo.core.starts import one_of_each, same_start
+from dr_ctl.rpo.core.starts import first_texts, same_start
 from dr_ctl.stomp_io.address import Closed, Connected, LoginResult
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.reading import NODE_FAMILY
@@ -286,4 +286,4 @@ def test_it_is_sent_once_to_each_node_until_nothing_is_missing(
 def test_the_moment_of_an_activation_has_a_tolerance(one: str | None, other: str | None, is_same: bool) -> None:
     assert same_start(one, other) is same_start(other, one) is is_same
     if one is not None and other is not None:
-        assert (len({*one_of_each([other, "b", one]).values()} - {"b"}) == 1) is is_same
+        assert (len({*first_texts([other, "b", one]).values()} - {"b"}) == 1) is is_same
