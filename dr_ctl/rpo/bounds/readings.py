@@ -146,6 +146,8 @@ MIN_SERIES_US: Final = 10 * SECOND_US
 """Gaps are filled only if readings without a gap cover so long in all."""
 MIN_PACE_US: Final = 2 * SECOND_US
 """A series of readings this long shows a pace."""
+MOST_SERIES: Final = 16
+"""The pace is that of so many of the longest series. With fewer series the bound is higher, never lower."""
 
 
 def gaps_filled(grids: Grids) -> Grids:
@@ -208,10 +210,19 @@ class _GapFiller:
     def _filled(self, grid: Ints, columns: Ints, added: list[Ints]) -> Ints:
         """Return counters at the readings in `columns`, followed by those at the added readings."""
         counters, is_read = Counters.of(grid, self._grids.start_id[columns]), grid != NA
-        spread = (self._spread(counters, is_read, columns, *part) for part in zip(self._gaps, added, strict=True))
+        known = counters, is_read, columns, self._series_windows(columns)
+        spread = (self._spread(*known, *part) for part in zip(self._gaps, added, strict=True))
         return np.concatenate([np.where(is_read, counters.low, NA), *spread], axis=1)
 
-    def _spread(self, counters: Counters, is_read: Flags, columns: Ints, gap: _Gap, us: Ints) -> Ints:
+    def _spread(
+        self,
+        counters: Counters,
+        is_read: Flags,
+        columns: Ints,
+        series: Sequence[tuple[int, Windows]],
+        gap: _Gap,
+        us: Ints,
+    ) -> Ints:
         """Return the counters at the readings added in a gap. Between the readings around the gap that read them they
         grow in step with the outflows, and evenly between two readings of the outflows."""
         grids, low, at = self._grids, self._low, gap.at
@@ -226,7 +237,7 @@ class _GapFiller:
             share = (low[at] + (self._high[at + 1] - low[at]) * within - low[first]) / put
         begin = counters.low[:, before]
         grown = np.maximum(0, counters.high[:, after] - begin)
-        highest = self._highest_growth(counters, columns, int(grids.us[last] - grids.us[first]))
+        highest = _highest_growth(counters, series, int(grids.us[last] - grids.us[first]))
         ordinary = np.where(grown <= BURST_FACTOR * highest, grown, highest)
         burst = (grown - ordinary)[:, None] * (us >= (grids.us[at] + grids.us[at + 1]) // 2)
         spread = begin[:, None] + np.floor(ordinary[:, None] * np.clip(share, 0, 1)).astype(np.int64) + burst
@@ -234,21 +245,24 @@ class _GapFiller:
         is_known = np.logical_and.reduce([(is_read & start_id & side).any(axis=1) for side in sides])
         return np.where(is_known[:, None], spread, NA)
 
-    def _highest_growth(self, counters: Counters, columns: Ints, time_us: int) -> Ints:
-        """Return the most by which each counter grows in such a time, by readings without a gap between them."""
-        grids, series = self._grids, self._series[columns]
-        highest = np.zeros(len(counters.low), np.int64)
-        for _, rows in parts(series):
-            us = grids.us[columns[rows]]
-            if us[-1] - us[0] < MIN_PACE_US:
-                continue
-            windows = Windows(us, grids.asked[columns[rows]], series[rows])
-            growth = np.zeros(len(counters.low), np.int64)
-            for number, length_us in windows.split(time_us) or ():
-                begin, end = windows.enclosing_readings(length_us)
-                growth += number * counters.most(rows.start + begin, rows.start + end).max(axis=1, initial=0)
-            highest = np.maximum(highest, growth)
-        return highest
+    def _series_windows(self, columns: Ints) -> Sequence[tuple[int, Windows]]:
+        """Return the longest series of readings without a gap between them, each with the index of its first one."""
+        series, us, asked = self._series[columns], self._grids.us[columns], self._grids.asked[columns]
+        found = [(rows.start, Windows(us[rows], asked[rows], series[rows])) for _, rows in parts(series)]
+        longest = sorted(found, key=lambda item: item[1].us[0] - item[1].us[-1])[:MOST_SERIES]
+        return [(start, windows) for start, windows in longest if windows.us[-1] - windows.us[0] >= MIN_PACE_US]
+
+
+def _highest_growth(counters: Counters, series: Sequence[tuple[int, Windows]], time_us: int) -> Ints:
+    """Return the most by which each counter grows in such a time, by series of readings."""
+    highest = np.zeros(len(counters.low), np.int64)
+    for start, windows in series:
+        growth = np.zeros(len(counters.low), np.int64)
+        for number, length_us in windows.split(time_us) or ():
+            begin, end = windows.enclosing_readings(length_us)
+            growth += number * counters.most(start + begin, start + end).max(axis=1, initial=0)
+        highest = np.maximum(highest, growth)
+    return highest
 
 
 ASSUMED_REPLY_US: Final = SECOND_US
