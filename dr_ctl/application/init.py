@@ -324,10 +324,11 @@ def write_examples(out: Path) -> Result:
 @contextmanager
 def new_folder(out: Path) -> Iterator[None]:
     """Make a folder that this block fills, or remove it after an error. Raises `UsageError`."""
-    _must_be_new(out, "Name a new directory.")
+    if not out.is_dir() or any(out.iterdir()):
+        _must_be_new(out, "Name a directory that is new or empty.")
     with writing(out, "Name a directory that can be written. Nothing was left there."):
         try:
-            out.mkdir(parents=True)
+            out.mkdir(parents=True, exist_ok=True)
             yield
         except OSError:
             rmtree(out, ignore_errors=True)

@@ -12,7 +12,7 @@ from dr_ctl.core.findings import Tone, meanings
 from dr_ctl.core.model import ExitCode
 from dr_ctl.core.notation import NOT_KNOWN
 from dr_ctl.engine.ending import did
-from dr_ctl.engine.operations import NO_RETURN
+from dr_ctl.engine.operations import FENCE, NO_RETURN, UNFENCE
 from dr_ctl.engine.record import Material
 from dr_ctl.report.charts import Tick, TimeAxis, of_waits
 from dr_ctl.report.estimate_page import of_run
@@ -81,7 +81,8 @@ class RunPage:
         operation, source, target = spec.get("operation"), material.plan.get("source"), spec.get("target")
         worked_s = sum((part.ended - part.began).total_seconds() for part in story.parts)
         self.name = material.name
-        self.title = f"{text(operation).capitalize()} from {text(source)} to {text(target)}" if operation else self.name
+        sites = f"of {text(source)}" if operation in (FENCE, UNFENCE) else f"from {text(source)} to {text(target)}"
+        self.title = f"{text(operation).capitalize()} {sites}" if operation else self.name
         self.outage = outage(story, material)
         self.measured = measured(material, self.outage)
         self.verdict = verdict(material, story, self.measured)
