@@ -346,7 +346,7 @@ def test_a_trouble_is_said_once_and_so_is_its_end_with_what_it_cost() -> None:
     recorded = Recorded(SimpleNamespace(say=heard.append))  # type: ignore[arg-type]
     at = datetime(2026, 3, 1, 12, tzinfo=UTC)
     for trouble, dropped in ((None, 0), ("full", 0), ("full", 5), (None, 5), ("full", 5), (None, 5)):
-        recorded.tell(Sample(at, {"london": Role.SERVING}, {"london": 0}, None, trouble, 7, dropped))  # type: ignore[arg-type]
+        recorded.report(Sample(at, {"london": Role.SERVING}, {"london": 0}, None, trouble, 7, dropped))  # type: ignore[arg-type]
 
     assert [said.partition(";")[0] for said in heard] == ["full", "the history is written again"] * 2
     assert "5 row(s) were dropped" in heard[1]

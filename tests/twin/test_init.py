@@ -118,7 +118,7 @@ def test_an_origin_that_the_console_allows_is_written(
 ) -> None:
     """`artemis create` allows localhost alone in jolokia-access.xml."""
     refusal = failed("java.lang.Exception", "Origin is not allowed to call this agent", 403)
-    monkeypatch.setattr(Management, "why_not_let_in", lambda *given: None if given[-1] == allowed else refusal)
+    monkeypatch.setattr(Management, "request_refusal", lambda *given: None if given[-1] == allowed else refusal)
 
     ended, out = begun(stage)
 
