@@ -171,7 +171,7 @@ def test_what_is_compared_by_count_only_is_refused_or_accepted_by_name_and_said_
     assert (unseen.code != 0, "DR-CONT-014" in unseen.ids) == (True, True), unseen.document
     for words in (("drain", "--to", "paris", "--yes"), ("verify", "--to", "paris")):
         [row] = done(dr_ctl(*words, "--accept-difference", f"{IN}=0")).rows("DR-CONT-014")
-        assert (row["text"].endswith(f"named: {IN}"), "is lost" in row["remedy"]) == (True, True)
+        assert (row["text"].endswith(f"named: {IN}"), "are lost" in row["remedy"]) == (True, True)
 
 
 @pytest.mark.usefixtures("three")

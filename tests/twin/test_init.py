@@ -310,7 +310,7 @@ def test_a_rehearsal_needs_a_site_that_serves_and_one_that_waits_and_lets_nobody
 
     [step] = [step for step in dry.document["data"]["plan"]["steps"] if step["verb"] == "canary"]
     assert ("no client gets into paris" in step["about"], twin.changes()) == (True, [])
-    assert (ended.code, "from a site that serves to one that waits" in ended.document["summary"]) == (10, True)
+    assert (ended.code, "from a serving site to a standby" in ended.document["summary"]) == (10, True)
 
 
 @pytest.mark.broker
