@@ -189,15 +189,7 @@ def test_what_became_of_a_few_messages(
 
 
 NOON = "2026-03-02T12:00:00Z"
-BROWSED = {
-    "request": {"mbean": 'org.apache.activemq.artemis:address="orders",broker="b",component=addresses,queue="orders"'},
-    "value": [
-        {"messageID": 9, "userID": None, "StringProperties": {"order_id": "m1"}},
-        {"messageID": 10, "userID": "ID:two", "StringProperties": {"order_id": "m3"}, "LongProperties": {}},
-    ],
-    "timestamp": 1795284100,
-    "status": 200,
-}
+BROWSED = json.loads(Path(__file__).with_name("browsed.json").read_text("utf-8"))
 
 
 def stored(folder: Path, told: str, **more: str | None) -> list[tuple[str, str]]:
@@ -210,17 +202,7 @@ def stored(folder: Path, told: str, **more: str | None) -> list[tuple[str, str]]
 # As Artemis exports and shows the same messages: of a CORE client; of AMQP clients whose ids are text and numbers, for
 # which the export makes up a `user-id`; and of one that gives none.
 EXPORT = Path(__file__).with_name("export.xml").read_text("utf-8")
-_ORDER, _BORN = "applicationProperties.order_id", "x-opt-amq-bkr-id"
-SHOWN = [
-    {"messageID": 12, "protocol": "CORE", "userID": "ID:5e4c7e3c-e951-11f1-8130-02fc00000001",
-     "StringProperties": {"order_id": "m0"}},
-    {"messageID": 13, "protocol": "AMQP", "userID": "ID:my-id-1",
-     "StringProperties": {_ORDER: "m1", "extraProperties._AMQ_AD": "q"}},
-    {"messageID": 14, "protocol": "AMQP", "userID": "ID:4711", "StringProperties": {_ORDER: "m2"}},
-    {"messageID": 15, "protocol": "AMQP", "userID": "",
-     "StringProperties": {_ORDER: "m3", f"extraProperties.{_BORN}": "node", f"applicationProperties.{_BORN}": "x"},
-     "LongProperties": {"extraProperties.x-opt-amq-mr-id": 77, "messageAnnotations.x-opt-amq-mr-id": 5}},
-]  # fmt: skip
+SHOWN = json.loads(Path(__file__).with_name("shown.json").read_text("utf-8"))
 
 
 def test_a_message_of_any_protocol_has_one_id_in_an_export_and_a_snapshot(tmp_path: Path) -> None:
