@@ -75,6 +75,7 @@ class Monitor:
         self._state: object = None
         self._gaps = deque[tuple[float, float]]()
         self._active: dict[tuple[str, str | None], Row] = {}
+        self._silent: set[tuple[str, str]] = set()
         self._unreported: list[Takeover] = []
         self.takeovers: dict[tuple[str, str], list[Takeover]] = {}
         self.readings = 0
@@ -138,6 +139,10 @@ class Monitor:
         site or a broker changed; a change is written to disk at once."""
         at = system().now() - timedelta(seconds=polled.ago_s)
         rows = history_rows(polled.snapshot, at, polled.took_s)
+        silent = {(broker.site, broker.pair) for broker in polled.snapshot.brokers if broker.silent is not None}
+        # A link that is still attached while its broker dies shows no other node; one at the next reading does.
+        dying, self._silent = silent - self._silent, silent
+        rows = [row for row in rows if row.kind != "node" or (row.site, row.pair) not in dying]
         rows = [row for row in rows if only is None or row.kind in only]
         self.rows += len(rows)
         now = system().monotonic()

@@ -94,6 +94,18 @@ def on_disk(folder: Path, site: str = "london") -> list[str]:
     return [row["name"] for row in sorted(rows, key=lambda row: row["ts"]) if row["kind"] == "site"]
 
 
+def test_a_link_attached_while_its_broker_dies_shows_no_other_node(
+    tmp_path: Path, monitor: Monitor, watched: Watched
+) -> None:
+    dying = replace(REFUSED, signs=("the link is attached",))
+    for watched.view in (LONDON, dying, dying):
+        monitor.sample()
+    monitor.close()
+
+    rows = rows_of(tmp_path.glob("history/date=*/site=london/*.parquet"))
+    assert len([row for row in rows if row["kind"] == "node"]) == 1  # of the second reading without it
+
+
 def test_how_old_the_oldest_is_stands_where_brokers_tell(tmp_path: Path, monitor: Monitor, watched: Watched) -> None:
     [outflow] = [queue for queue in LONDON.queues if queue.internal]
     for oldest_ms in (None, 1500):
