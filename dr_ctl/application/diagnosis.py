@@ -86,7 +86,7 @@ def _links(assessment: Assessment) -> Iterator[Finding]:
 
 
 def unready(assessment: Assessment, last_sample: LastSample) -> Iterator[Finding]:
-    """Report the obstacles to a failover from the only serving site, and missing data for it."""
+    """Report the obstacles to a failover from the only serving site, and what its history and estimate lack."""
     installation, site = assessment.opened.installation, assessment.served_by
     if site is None:
         return
@@ -109,15 +109,15 @@ def pending(debts: Sequence[Debt], now: datetime) -> Iterator[Finding]:
 
 
 def open_again(assessment: Assessment) -> Iterator[Finding]:
-    """Report a lost site that serves again although it was to be kept closed. During an open run only a fence may
-    begin, so the remedy is the option that the run's own finding recommends."""
+    """Report a lost site that serves again although it was to be kept closed. While a run is open, no command but
+    a fence may begin; then the remedy is that of the run's own finding."""
     snapshot, interrupted = assessment.snapshot, assessment.interrupted
     survivors = {debt.kept_at for debt in snapshot.debts if debt.kind is DebtKind.QUARANTINE}
     for site, survivor in {debt.lost_site: debt.kept_at for debt in snapshot.debts}.items():
         split = snapshot.roles.get(survivor) is Role.SERVING
         closed = snapshot.roles.get(survivor) is Role.STANDBY
         if snapshot.roles.get(site) is not Role.SERVING or (closed and site in survivors):
-            continue  # the lost site serves instead of the other since
+            continue  # the service has moved back to the lost site since
         state = "keeps clients out" if closed else roles.role_text(snapshot, survivor).removeprefix(f"{survivor} ")
         if interrupted is not None:
             run = interrupted.files.name

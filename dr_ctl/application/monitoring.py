@@ -35,7 +35,7 @@ from dr_ctl.rpo.estimate.request import stored
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies.registry import Snapshot
 
-SLOW_EVERY_S: Final = 15.0  # the interval for files, debts and readiness, which change in minutes
+SLOW_EVERY_S: Final = 15.0  # run files, debts and readiness change slowly: read them only so often
 QUARANTINE: Final = "quarantine"
 SHOWN_RUNS: Final = (SWAPOVER, FAILOVER, QUARANTINE, FAILBACK, REHEARSE)
 QUANTILES: Final = ("now", "p50", "p95", "p99", "max")
@@ -103,7 +103,7 @@ def _refreshing(installation: Installation) -> AbstractContextManager[Refresher 
 
 @dataclass
 class Recorded:
-    """Reports trouble with writing the history, and a maintenance, once at the begin and once at the end."""
+    """Reports trouble with writing the history, and a maintenance: once when it begins, once when it ends."""
 
     caller: Caller
     _trouble: str | None = None

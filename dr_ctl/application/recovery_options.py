@@ -74,7 +74,7 @@ class OpenRun:
     def _list(self, past: RunState, snapshot: Snapshot, links: Sequence[LinkSnapshot]) -> Iterator[RecoveryOption]:
         can_undo = why_not_undone(past, snapshot, self.files.name) is None
         refused = refused_onward(past, snapshot)
-        # A resume is better if both sites hold the same messages, or if the run is no planned move, which could wait.
+        # A resume is better if both sites hold the same messages, or if the run is no planned move: that can wait.
         same = bool(links) and all(link.attached and link.outflow == 0 for link in links)
         prefers_resume = not refused and (not can_undo or same or past.plan.spec.operation in (FAILOVER, *REINSTATING))
         answers = all(role in (Role.SERVING, Role.STANDBY) for role in snapshot.roles.values())

@@ -1,7 +1,8 @@
 """Takes the lock at the brokers and holds it for one run: checks the lock before each call, renews it, releases it.
 
 Sites are locked in the order of their names, and a conflict releases all locks taken so far: of two runs that start
-together one gets the lock, and none waits. A broker that does not answer is locked before the first call to it.
+together one gets the lock, and none waits. A broker that does not answer then is locked later,
+before the first call to it.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -21,7 +22,7 @@ LEASE_S: Final = 60.0
 RENEW_BELOW_S: Final = 50.0
 FRESH_S: Final = 1.0
 REUSABLE_S: Final = 0.6  # a reading no older than this is still fresh at the next renewal
-SILENT_S: Final = 5.0  # how long calls to other brokers do not check the lock at a silent one
+SILENT_S: Final = 5.0  # calls to other brokers skip the lock of a silent one for so long
 TRIES: Final = 3
 # A call needs a reading that is at most `FRESH_S` old; this is shorter, so that no call waits for one.
 READ_EVERY_S: Final = 0.7
@@ -112,7 +113,7 @@ class Lease:
                 taken.append(broker)
             done = True
         finally:
-            # No call was sent under these locks, so that another run may have their epoch.
+            # No call was sent under these locks; another run may use the same epoch.
             for broker in taken if not done else ():
                 with broker.mutex:
                     if (held := broker.held) is not None:

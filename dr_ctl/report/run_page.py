@@ -1,4 +1,4 @@
-"""The report of a run as values: how it ended and what to do, its time line, and the contents of its files."""
+"""The values that the page of a run shows: its end, what to do, its time line, and the contents of its files."""
 
 import itertools
 from collections import Counter
@@ -31,8 +31,8 @@ _PROOFS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The headline. `units` are the units with the site that serves each at the end; `costs` are the price of the
-    reached state, and debts."""
+    """The headline. `units` are the units with the site that serves each at the end; `costs` are what may be lost
+    or duplicated in that state, and the debts."""
 
     tone: Tone
     words: str
@@ -69,8 +69,8 @@ class Chapter:
 
 
 class RunPage:
-    """The values of the page. `gates` has the gate's figures of each unit before the activation, a sentence and depths;
-    `bounds` the bounds of a failover, in all and by queue; `calls` the calls of each step, in order."""
+    """The values of the page. `gates` has a sentence for each unit, and the depths of its queues, as the gate saw them;
+    `bounds` the bounds of a failover; `calls` the calls of each step, in order."""
 
     template: ClassVar = "run.html.j2"
 

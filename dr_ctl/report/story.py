@@ -1,4 +1,4 @@
-"""A run from its files alone, in any state: ended, open, cut off, torn, even altered. Never raises for a bad file.
+"""Reads a run from its files alone, in any state: ended, open, cut off, torn, altered. Never raises for a bad file.
 
 Lines are checked as the journal's own reader does; `problems` names the lines and files that were left out. A part is
 the work of one process: a run that was resumed or aborted later has several. A step that was undone appears twice.
@@ -69,7 +69,7 @@ class CallMade:
 
 @dataclass
 class StepRecord:
-    """A step being done or undone, or a signal. `event` is the last of it; `ended` is None where no end was written."""
+    """A step being done or undone, or a signal. `event` is its last event; `ended` is None where no end was written."""
 
     id: str
     verb: str
@@ -97,7 +97,7 @@ class StepRecord:
 
     @property
     def is_moment(self) -> bool:
-        """Whether the step is too short for a bar."""
+        """Whether the step is too short for a bar of the time line."""
         return self.mark is Mark.SIGNAL or self.verb == NO_RETURN
 
 
@@ -113,7 +113,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """The whole run. `not_begun`: steps of the last plan that never started; `back`: where the clock went back."""
+    """The whole run. `not_begun`: steps of the last plan that never started; `back`: entries with a clock put back."""
 
     parts: tuple[Part, ...]
     not_begun: tuple[str, ...]

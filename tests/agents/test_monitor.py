@@ -94,9 +94,7 @@ def on_disk(folder: Path, site: str = "london") -> list[str]:
     return [row["name"] for row in sorted(rows, key=lambda row: row["ts"]) if row["kind"] == "site"]
 
 
-def test_a_link_attached_while_its_broker_dies_shows_no_other_node(
-    tmp_path: Path, monitor: Monitor, watched: Watched
-) -> None:
+def test_a_link_attached_while_its_broker_dies_is_no_node(tmp_path: Path, monitor: Monitor, watched: Watched) -> None:
     dying = replace(REFUSED, signs=("the link is attached",))
     for watched.view in (LONDON, dying, dying):
         monitor.sample()

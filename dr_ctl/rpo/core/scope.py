@@ -1,5 +1,5 @@
-"""The figures of one scope (the total, a class, a flow) from its rows that add up: quantiles and their intervals, the
-state at the last reading, forecasts for the next minutes, and how well the time is covered; and facts on a history."""
+"""The figures of one scope (the total, a class of queues, a flow) from rows that can be summed: quantiles with their
+confidence intervals, the last reading, forecasts, and how well the time is covered; and facts on a history."""
 
 import json
 import math
@@ -35,7 +35,7 @@ BLOCKS: Final = 24
 BLOCKS_OF_A_WEEK: Final = 28
 QUANTILES: Final = (*PROBABILITIES.values(), 1.0)
 Limits = Mapping[str, Number]
-"""The limits that a scope has: the most messages that may be lost (`loss`), and the most seconds of them (`age_s`)."""
+"""The limits that a scope has: the most messages that may be lost (`loss`), and their greatest age (`age_s`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class ScopeQuery:
 
     @property
     def since_us(self) -> int:
-        """The begin of the last day: forecasts use no older changes."""
+        """The begin of the last day, less the horizon: forecasts use no older changes."""
         return self.last_us - DAY_US - self.horizon_us
 
     @property
@@ -74,8 +74,8 @@ class ScopeQuery:
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """The worst likely loss: its moment and its size; how many times it was above the limit, and the longest of
-    them."""
+    """The largest likely loss and its moment; how many `times` it was above the limit, and from when and how long the
+    longest time."""
 
     at_us: int
     most: int

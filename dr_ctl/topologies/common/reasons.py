@@ -46,7 +46,7 @@ def against_failover(
 
 def is_kept_out(snapshot: Snapshot[Broker], move: Move) -> bool:
     """Say whether nothing of a lost site can reach the target: the link is closed and a quarantine is recorded, or the
-    lost site is closed and was read to hold nothing. Sites with one store hold nothing of their own."""
+    lost site is closed and a reading shows that it holds nothing. Sites with one store hold nothing of their own."""
     if snapshot.one_store:
         return True
     targets, sources = snapshot.views(move.target), snapshot.views(move.source)
@@ -79,9 +79,9 @@ def of_return(
     open_again: str,
     of_both: Callable[[Case[V], V, V], Iterable[Finding]] | None = None,
 ) -> Iterator[Finding]:
-    """Find reasons against the reinstatement of the target beside the serving source, except findings that this step
-    itself has `fixed`. `open_again` is the finding on a target that came back open: it says how to keep its brokers
-    closed. `of_both` compares the sites of a failback to a site that is reinstated already, which is a swapover."""
+    """Find reasons against the reinstatement of the target beside the serving source, except the findings in `fixed`,
+    which the reinstatement removes. `open_again` is the finding on a target that came back open: it says how to keep
+    its brokers closed. A failback to a site that is reinstated already is a swapover: `of_both` then compares both."""
     snapshot, move = case.snapshot, case.move
     if of_both is not None and move.spec.operation == FAILBACK and is_settled(snapshot, move):
         for both in snapshot.both(move.source, move.target):
@@ -92,7 +92,7 @@ def of_return(
                 yield from checks.silence_findings(broker)
             else:
                 for finding in checks.weigh_for_move(of_broker(broker), broker, snapshot.peer(broker), move):
-                    if finding.id == "DR-QUEUE-003":  # the return compares such a queue by ids
+                    if finding.id == "DR-QUEUE-003":  # the reinstatement compares it by ids
                         yield replace(finding, severity=Severity.WARNING)
                     elif finding.id not in fixed:
                         yield finding

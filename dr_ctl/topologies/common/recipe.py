@@ -1,4 +1,4 @@
-"""A recipe decides: it finds the reasons against a move, and drafts each step by a table. Pure."""
+"""A recipe decides: it finds the reasons against a move, and drafts each step by the topology's table. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Undo:
-    """The states from before the run that an undo restores at each site; `by` replaces the common undo."""
+    """The states from before the run that an undo restores at each site; `by`, if set, undoes instead."""
 
     source: tuple[Want, ...] = ()
     target: tuple[Want, ...] = ()
@@ -70,7 +70,7 @@ class Recipe(Generic[V]):
         draft = row.undo.of(self.rules, snapshot, move, draft) if row.undo is not None else draft
         if step.verb != "reinstate" or not self._checks.is_reinstated(snapshot, move):
             return draft
-        when = f"{move.target} is no longer reinstated"  # the step reads this first
+        when = f"{move.target} is no longer reinstated"  # the step reads this again, first
         return replace(draft, calls=tuple(replace(call, when=call.when or when) for call in draft.calls))
 
     def why_not(self, snapshot: Snapshot[V], move: Move) -> Sequence[Finding]:

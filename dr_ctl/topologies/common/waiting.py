@@ -22,9 +22,9 @@ Readings = Mapping[tuple[str, str], R | BrokerError]
 
 
 class Barrier:
-    """Decides by counters whether the messages that were in some queues at the beginning have left them, and have left
-    the peer's queues where they arrive. Later messages do not count: under load no queue is ever seen empty. A restart
-    of a broker makes it begin again."""
+    """Decides by counters whether the messages that were in some queues at the beginning have left them, and also the
+    peer's queues that received them. Later messages do not count: under load no queue is ever seen empty. After a
+    restart of a broker the count begins again."""
 
     def __init__(self) -> None:
         self._starts: tuple[str, ...] = ()
@@ -53,9 +53,9 @@ class Direction(ABC, Generic[R]):
     lasts."""
 
     repairing = ""
-    """The text for people on the repairs."""
+    """What people are told while a repair is made."""
     refused: Failed | None = None
-    """The reason why the wait is useless, as the newest reading shows."""
+    """The reason why the wait is pointless, as the newest reading shows."""
 
     def __init__(self, local: Session[Any], peer: Session[Any]) -> None:
         self.local, self.remote = local, peer
@@ -83,8 +83,8 @@ class _Reading(Generic[R]):
 @dataclass
 class Wait(Generic[R]):
     """A wait for several directions at once. `subject` is the title of the wait, `small` is how much may remain,
-    `counts` names the units. With `falls_only` only a smaller count is progress, because clients add messages; else any
-    change is. A broker has `timeout_s` to answer, and twice as long after each missing answer."""
+    `counts` says what is counted. With `falls_only` only a smaller count is progress, for clients that add messages.
+    A broker has `timeout_s` to answer, which doubles with each missing answer."""
 
     tools: Tools[Any]
     directions: Sequence[Direction[R]]

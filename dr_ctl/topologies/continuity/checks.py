@@ -1,4 +1,4 @@
-"""The named checks of a pair that the continuity plugin joins. They report all obstacles to a move at once."""
+"""The named checks of a pair that the continuity plugin joins. They report all reasons against a move at once."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -15,7 +15,7 @@ from dr_ctl.topologies.common.view import Residue
 from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity.view import ContinuitySnapshot, SiteView
 
-# Findings that the return itself fixes.
+# Findings that the reinstatement itself fixes.
 _FIXED: Final = frozenset({"DR-DOOR-004", "DR-CONT-008", "DR-CONT-009", "DR-CONT-010", "DR-CONT-015"})
 # Two sites that differ in these cannot be compared.
 _MUST_AGREE: Final = frozenset({"DR-CONT-004", "DR-CONT-005"})
@@ -23,7 +23,7 @@ _MUST_AGREE: Final = frozenset({"DR-CONT-004", "DR-CONT-005"})
 
 def of_moved(case: Case[SiteView], view: SiteView, peer: SiteView) -> Iterator[Finding]:
     yield from of_both(view, peer)
-    # A queue that is too deep to compare by id behind the fence is refused before the fence.
+    # Refuse a queue before the fence that would be too deep to compare by id behind it.
     depths = {flow.queue: max(view.depth_of(flow.queue), peer.depth_of(flow.queue)) for flow in view.flows}
     accepted = case.move.spec.accept_difference
     if deep := [f"{name}: {n}" for name, n in depths.items() if n > copies.IDS_UP_TO and name not in accepted]:
@@ -43,7 +43,7 @@ def surplus(case: Case[SiteView], local: SiteView, peer: SiteView) -> dict[str, 
 
 
 def unreplicated(source: SiteView, target: SiteView, move: Move) -> Iterator[Finding]:
-    """Report messages that a move would leave behind, or deliver again, for which the drain would refuse it."""
+    """Report messages that a move would leave behind or deliver again: the drain would refuse such a move."""
     accepted = move.spec.accept_difference
     none = frozenset[str]()
     lost = {name: ids - source.held.get(name, none) for name, ids in source.uncopied.items() if name not in accepted}

@@ -1,7 +1,7 @@
 """Compares the messages of a flow at both sites by id; finds copies to remove at the site that is to be activated.
 
 The plugin loses acknowledgements if several flows are acknowledged at once, and an acknowledgement can overtake its
-message: the copy then stays, and would be delivered again. A message that returns to its first site is there twice.
+message: the copy then stays, and would be delivered again. A message that is shipped back is there twice.
 Only ids show this. The plugin gives each message a duplicate id, the same at both sites. Large messages, which reach a
 broker in parts, get none.
 """
@@ -35,7 +35,7 @@ CALLS: Final = 200
 REMOVE: Final = "removeMessages(java.lang.String)"
 MOVE_ALL: Final = "moveMessages(java.lang.String,java.lang.String)"
 _ID: Final = "_AMQ_DUPL_ID"
-_NAMED: Final = 5  # ids of a queue, in a finding
+_NAMED: Final = 5  # so many ids of a queue stand in a finding
 NONE: Final[Mapping[str, frozenset[str]]] = {}
 
 
@@ -56,8 +56,8 @@ class Comparison:
     @property
     def undelivered(self) -> frozenset[str]:
         """Ids that are staged at the source and not in its queue, and that are at the target too. Either no client got
-        the message yet, or the queue refused it as a duplicate of a consumed message. If no refusal was seen, no copy
-        is removed."""
+        the message yet, or the queue refused it as a duplicate of a consumed message. Without a known refusal they
+        count as not delivered, and no copy is removed."""
         return (self.behind - self.local) & (self.remote | self.staged) - self.already_delivered
 
     @property
@@ -67,12 +67,12 @@ class Comparison:
 
     @property
     def lacking(self) -> frozenset[str]:
-        """Ids at the target that the source's queue lacks: consumed, or lost with its store."""
+        """Ids at the target that the source's queue lacks: consumed, or lost with the source's store."""
         return (self.staged | self.remote) - self.local - self.undelivered
 
     @property
     def unproven(self) -> frozenset[str]:
-        """The lacking ids, if clients of the source have acknowledged fewer messages."""
+        """The lacking ids, if they are more than the messages that clients of the source have acknowledged."""
         return self.lacking if len(self.lacking) > self.counted else frozenset()
 
     @property

@@ -33,7 +33,7 @@ REMOVE_ALL: Final = "removeAllMessages()"
 
 
 def _commands_paused(at: AtBroker) -> list[Call]:
-    """A site that came back would execute the commands from the outage."""
+    """A site that came back would execute the commands that the plugin sent during the outage."""
     return at.needed([pause(at.view, at.view.commands.out, lasting=True)]) if at.view.commands is not None else []
 
 
@@ -52,7 +52,7 @@ def _staging_held(at: AtBroker) -> list[Call]:
 
 
 def _acks_may_be_held(at: AtBroker) -> list[Call]:
-    """Hold acknowledgements whose messages are not all shipped; only a reading of the returned site shows these."""
+    """Hold acknowledgements whose messages are not all shipped. Which these are shows at the returned site only."""
     return [_hold_call(at, flow.acks_bridge, "its messages are not all shipped") for flow in at.view.flows]
 
 

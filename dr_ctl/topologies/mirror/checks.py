@@ -15,7 +15,7 @@ from dr_ctl.topologies.common.rules import depth_text, not_accepted
 from dr_ctl.topologies.mirror.view import BrokerView, differences, unexplained
 
 CLOCK_SKEW_MS = 2000
-# A return itself fixes these findings.
+# The reinstatement itself fixes these findings.
 _FIXED = frozenset({"DR-DOOR-004", "DR-LINK-003", "DR-LINK-004"})
 _NONE: Final = "no link is configured"
 
@@ -39,7 +39,7 @@ def _of_listeners(view: BrokerView) -> Iterator[Finding]:
         amqp = [listener.name for listener in view.fence.leaves_open if "AMQP" in listener.protocols]
         candidates = f"{', '.join(amqp)} could all be it" if amqp else "only the clients' acceptors have AMQP"
         finding = found("DR-DOOR-003.acceptor", broker=view, which=candidates)
-        # If no acceptor can be named, the fix takes a restart, so a failover is not refused.
+        # Where no acceptor can be named, only a restart fixes it; a failover cannot wait for that.
         yield finding if amqp else replace(finding, weighs=finding.weighs & ~RefusalScope.FAILOVER)
     yield from boot_findings(view)
     locks = brief([coordinator.name for coordinator in view.coordinators])
@@ -96,7 +96,7 @@ def of_both(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> I
         differing = unexplained(source, target, case.rules.queues, case.snapshot.traffic.get(source.pair, {}))
         wrong = not_accepted(differing, case.move)
     else:
-        wrong = []  # if both are closed, the gate compares, over its window
+        wrong = []  # if both are closed, the gate compares them, by several readings
     if wrong:
         texts = [
             difference.text(source.site, target.site) + (" (absent there)" if None in difference.at else "")
