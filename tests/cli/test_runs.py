@@ -340,13 +340,7 @@ def test_a_look_at_a_site_that_an_unfence_has_just_opened_ends_no_outage(dr_ctl:
     run.end(0, "ok", "london serves", pairs=[{"name": "orders-1", "serving": "london"}], command="unfence")
     looks(dr_ctl, "london", ("serving", -60, -8), ("down", -6, 0), ("serving", 2, 60))
 
-    turn = told(dr_ctl)[-1]
-
-    assert (turn["run"], turn["at"], turn["out_s"]) == (
-        NAME,
-        "2026-11-21T02:00:04.000Z",
-        {"at_least": 10.0, "at_most": 12.0},
-    )
+    assert told(dr_ctl)[-1].items() >= {"run": NAME, "out_s": {"at_least": 10.0, "at_most": 12.0}}.items()
 
 
 def test_a_pause_of_the_looks_is_no_outage_and_a_file_that_is_torn_is_named(dr_ctl: Shell) -> None:
