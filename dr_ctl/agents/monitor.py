@@ -33,6 +33,7 @@ FLUSH_EVERY_S = 60.0
 RECENT_S: Final = 60.0  # a reading is recent for this time: a working monitor reads every few seconds
 MIN_INTERVAL_S: Final = 0.25  # between two complete readings
 READING_FACTOR: Final = 20  # complete readings take at most a twentieth of the time, unless `history.every` is shorter
+LINGERS_S: Final = 5.0  # a link may be shown as attached for so long after its broker has died
 GAPS_WITHIN_S: Final = 900.0
 """The largest gap of this time is shown. The loss bound counts a gap's messages as one burst."""
 ESTIMATE_EVERY_S: Final = 300.0
@@ -75,7 +76,7 @@ class Monitor:
         self._state: object = None
         self._gaps = deque[tuple[float, float]]()
         self._active: dict[tuple[str, str | None], Row] = {}
-        self._silent: set[tuple[str, str]] = set()
+        self._silent: dict[tuple[str, str], float] = {}
         self._unreported: list[Takeover] = []
         self.takeovers: dict[tuple[str, str], list[Takeover]] = {}
         self.readings = 0
@@ -140,12 +141,12 @@ class Monitor:
         at = system().now() - timedelta(seconds=polled.ago_s)
         rows = history_rows(polled.snapshot, at, polled.took_s)
         silent = {(broker.site, broker.pair) for broker in polled.snapshot.brokers if broker.silent is not None}
-        # A link that is still attached while its broker dies shows no other node; one at the next reading does.
-        dying, self._silent = silent - self._silent, silent
+        now = system().monotonic()
+        self._silent = {broker: self._silent.get(broker, now) for broker in silent}
+        dying = {broker for broker, since in self._silent.items() if now - since < LINGERS_S}
         rows = [row for row in rows if row.kind != "node" or (row.site, row.pair) not in dying]
         rows = [row for row in rows if only is None or row.kind in only]
         self.rows += len(rows)
-        now = system().monotonic()
         self._gaps.append((now, now - self._gaps[-1][0] if self._gaps else 0.0))
         while now - self._gaps[0][0] >= GAPS_WITHIN_S:
             self._gaps.popleft()
