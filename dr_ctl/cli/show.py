@@ -59,10 +59,11 @@ def _cell(value: float | None) -> str:
 
 def _ago(state: Status, site: str, now: datetime) -> str | None:
     at_work = state.result.data.sites[site]
-    if at_work.in_per_s or at_work.consumed_per_s:
-        return "just now"  # the loss bound may have taken seconds since that reading
-    at = at_work.last_message
-    return None if at is None else f"{duration(round(max(0.0, (now - at).total_seconds())))} ago"
+    if (at := at_work.last_message) is None:
+        return None
+    # Since a reading that saw one, the loss bound may have taken seconds.
+    has_traffic = at_work.in_per_s or at_work.consumed_per_s
+    return "just now" if has_traffic else f"{duration(round(max(0.0, (now - at).total_seconds())))} ago"
 
 
 def _text(state: Status, now: datetime, sites: Sequence[str]) -> str:

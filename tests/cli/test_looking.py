@@ -50,6 +50,14 @@ class Frozen:
         self._closed.set()
 
 
+@pytest.mark.usefixtures("sites")
+def test_a_message_in_traffic_was_seen_just_now(dr_ctl: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dr_ctl.topologies.common.snapshot._traffic", lambda *_: (20.0, 19.5))
+    lines = dr_ctl("status", "-o", "wide").out.splitlines()
+    assert ["now" in lines[1].split(), "not known" in lines[2]] == [True, True], lines
+    assert "20.0/s in, 19.5/s consumed between two readings; last message seen just now" in dr_ctl("status").out
+
+
 def test_who_gives_up_waits_for_no_second_look(monkeypatch: pytest.MonkeyPatch) -> None:
     frozen, runs = Frozen(), SimpleNamespace(documents=None)
     caller: Any = SimpleNamespace(installation=lambda: None, timeouts=Timeouts(), runs=lambda: runs, state=Path)
