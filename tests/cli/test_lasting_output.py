@@ -151,10 +151,10 @@ def test_a_step_is_no_answer_to_the_one_before_and_no_line_is_cut(sites: Sites) 
     with at_terminal("swapover", "--to", "paris", "--step", columns=48) as terminal:
         terminal.until("to go on: ")
         terminal.type("paris\ny\ny\ny\ny\ny\ny\n")
-        shown = terminal.until("[s]top here")
+        shown = terminal.until("[s]top here: ")
         for _ in range(3):
             terminal.type("y\n")
-            shown += terminal.until("[s]top here")
+            shown += terminal.until("[s]top here: ")
         terminal.type("s\n")
 
         assert terminal.ended() == 130, terminal.drawn
