@@ -9,7 +9,7 @@ from typing import Any
 from jsonschema import Draft202012Validator
 from pydantic import TypeAdapter
 
-from dr_ctl.application.documents import Debt, Envelope, Nothing, data_types, schema_of
+from dr_ctl.application.documents import Debt, Envelope, Nothing, schema_of
 
 _NONE = re.compile(r"\bNone\b")
 _TRACEBACK = re.compile(r"^Traceback \(most.*\n(?: .*\n)*", re.MULTILINE)
@@ -31,8 +31,7 @@ def no_none(text: str) -> None:
 @cache
 def _validator(command: str) -> Draft202012Validator:
     """The validator of a command's documents; without a known command, of an envelope without data."""
-    known = command in data_types()
-    schema = schema_of(command) if known else TypeAdapter[Any](Envelope[str, Debt, Nothing]).json_schema()
+    schema = schema_of(command) if command else TypeAdapter[Any](Envelope[str, Debt, Nothing]).json_schema()
     return Draft202012Validator(closed(schema))
 
 

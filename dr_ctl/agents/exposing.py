@@ -181,7 +181,10 @@ def _handler(board: Board) -> type[BaseHTTPRequestHandler]:
                 is_good, answer = shown.well, dict(shown.health)
                 if self.path == "/ready":
                     is_good = shown.is_ready
-                    answer |= {} if shown.problems is None else {"problems": document(shown.problems)}
+                    rows: list[Json] = [
+                        {**row, "text": row["text"].replace("\n      ", "; ")} for row in document(shown.problems or ())
+                    ]
+                    answer |= {} if shown.problems is None else {"problems": rows}
                 self._answer(200 if is_good else 503, "application/json", json.dumps(answer).encode())
             else:
                 self._answer(404, "text/plain", b"/metrics, /health or /ready\n")

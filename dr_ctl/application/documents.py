@@ -138,8 +138,10 @@ def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def data_types() -> Mapping[str, Any]:
-    """Return the types of `data` by command, with the commands of other packages."""
-    return {**DATA, **{name: kind for entry in entry_points(group=GROUP) for name, kind in entry.load().items()}}
+    """Return the types of `data` by command, with the commands of other packages. A group, as `runs`, only answers a
+    usage error, without data."""
+    every = {**DATA, **{name: kind for entry in entry_points(group=GROUP) for name, kind in entry.load().items()}}
+    return {**{name.partition(" ")[0]: Nothing for name in every}, **every}
 
 
 def _named(name: str) -> Any:

@@ -207,7 +207,10 @@ class Preflight(Estimator):
         if self._lacking is not None:  # no move waits for a missing package
             return NotNeeded.of(found("DR-PART-002", remedy=self._lacking.remedy))
         if (estimating := self._estimating) is None:
-            return NotNeeded.of(found("DR-RPO-001.no_history", severity=Severity.INFO))
+            from dr_ctl.rpo.history.newest import only_begun  # noqa: PLC0415 - takes a tenth of a second to load
+
+            lacks = only_begun(self._installation.history) or found("DR-RPO-001.no_history")
+            return NotNeeded.of(replace(lacks, severity=Severity.INFO))
         until = system().monotonic() + within_s
         while estimating.runs and system().monotonic() < until:
             wait(_POLL_S)

@@ -125,7 +125,7 @@ def begin(caller: Caller, wanted: InitRequest) -> Result:
     brokers = [ProbedBroker(place.site, place.url, _describe(place)) for place in places]
     data = InitData(wanted.out, proposals[0].topology, proposals[0].why, decide, brokers)
     summary = f"{wanted.out}: {proposals[0].topology}, by {proposals[0].why}"
-    return Result(ExitCode.OK, summary, findings, data, text=text)
+    return Result(ExitCode.OK, summary, findings, data, text="\n".join(decide))
 
 
 def _must_be_new(out: Path, remedy: str = "Name another file: --out FILE.") -> None:
@@ -337,7 +337,7 @@ def new_folder(out: Path) -> Iterator[None]:
 
 def with_verdict(written: Result, validated: Result) -> Result:
     verdict = {"exit_code": validated.exit_code, "summary": validated.summary, **document(validated.data)}
-    text = f"{written.text}\n{validated.text or validated.closing or validated.summary}"
+    text = "\n".join(filter(None, (written.text, validated.text or validated.closing or validated.summary)))
     steps = [*_next_steps(written.data.settings, written.data.to_decide)]
     closing = [f"Wrote {written.summary}. Next:", *(f"  {at}. {step}" for at, step in enumerate(steps, 1))]
     data = replace(written.data, validate=verdict, next=steps)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
 
 from dr_ctl.core.document import document, key
 from dr_ctl.core.errors import DrCtlError, Stopped
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dr_ctl.engine.plan import Plan
     from dr_ctl.engine.ports import Check
 
+LOST: Final = "messages were lost or doubled"
 C = TypeVar("C")
 W = TypeVar("W")
 D = TypeVar("D")
@@ -62,7 +63,7 @@ class Result:
     below; `closing` replaces the summary, below the path of the run's `report`. The person has `already_read` the
     findings, or gets them in `groups`. `health` is the answer of `check`, with figures as `text`. `--output wide` and
     `name` show `wide` and `names`. `ended` has facts of the run that the command has executed, if any; `stop` has a
-    signal since it began, even if that did not change the result."""
+    signal since it began, even if that did not change the result. `word` replaces the outcome in the text."""
 
     code: ExitCode
     summary: str
@@ -81,6 +82,7 @@ class Result:
     wide: str = ""
     names: Sequence[str] = ()
     stop: StopRequest | None = None
+    word: str = ""
 
     @classmethod
     def of(cls, code: ExitCode, *findings: Finding, **fields: Any) -> Result:

@@ -162,7 +162,7 @@ class SiteRole:
     role: Role
 
 
-MAX_PROBLEMS: Final = 3  # in the line: a pager shows no more
+MAX_PROBLEMS: Final = 3  # in the line, each with its first clause: a pager shows no more
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +210,7 @@ def _judged(caller: Caller, opened: OpenInstallation, snapshot: Snapshot) -> Res
         assessment.maintenance.text if assessment.maintenance is not None else "",
         f"{serves} serves" if serves is not None else "",
         f"both sites serve: {served_where(snapshot)}" if units_divided(snapshot) else "",
-        *(problem.text for problem in problems[:MAX_PROBLEMS]),
+        *(problem.text.partition("; ")[0] for problem in problems[:MAX_PROBLEMS]),
         f"{len(problems) - MAX_PROBLEMS} more by `dr-ctl status`" if len(problems) > MAX_PROBLEMS else "",
         "failover ready" if site is not None and not problems else "",
         f"newest sample {duration(round(sample_s, 1))} old"

@@ -340,5 +340,4 @@ def planned_as_if_lost(opened: OpenInstallation, asked: Spec, lost: str) -> Resu
     plan = replace(decided, as_if_lost=lost, findings=(*others, *findings))
     exposure = bounds_text(document(bounds))
     summary = f"as if {lost} was lost: {len(plan.steps)} steps to {asked.target}; {exposure}"
-    text = f"loss bound, if {lost} was lost now: {exposure}"
-    return Result(ExitCode.OK, summary, plan.findings, replace(data, plan=plan), plan=plan, text=text)
+    return Result(ExitCode.OK, summary, plan.findings, replace(data, plan=plan), plan=plan)

@@ -131,7 +131,7 @@ def status(
     if not watch:
         if every is not None:
             raise UsageError("--every is for --watch", remedy=f"`dr-ctl status --watch --every {every}`.")
-        return cli.show.status(session, site)
+        return cli.show.headed(session, site)
     return cli.screen.watch(session, site, seconds_of("--every", every or "2s") or cli.screen.EVERY_S)
 
 

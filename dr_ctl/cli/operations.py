@@ -66,7 +66,7 @@ _ABOUT: Final = {
     "unfence": "One step: undo a fence where nothing has moved since, and lift the pauses of runs.",
     "link restart": "One step: stop and start the link of a site's brokers, and see that it attaches. Clients stay "
     "where they are.",
-    "trim": "Remove from a standby the copies of messages that were processed; try --dry-run first.",
+    "trim": "Only with artemis-bridges: remove a standby's copies of processed messages; try --dry-run first.",
 }
 # A row has the name, the rest of the example, and the options. The first of two words of a name is the group.
 _OPERATIONS: Final = (

@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import re
 import signal
 import sys
 import textwrap
@@ -120,8 +121,17 @@ def drawn(text: str, columns: int, *, color: bool) -> str:
     return "\n".join(lines)
 
 
+# Not the column of a log, and no value of an option.
+_MOMENT: Final = re.compile(r"(?<=.)(?<!-since )(?<!-until )(?<!-at )\b(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?Z")
+
+
+def to_the_second(text: str) -> str:
+    """Write the moments in a text for people."""
+    return _MOMENT.sub(r"\1 \2 UTC", text)
+
+
 def text_of(result: Result) -> str:
-    return "\n".join(_parts(result))
+    return to_the_second("\n".join(_parts(result)))
 
 
 def _parts(result: Result) -> Iterator[str]:
@@ -142,7 +152,7 @@ def _parts(result: Result) -> Iterator[str]:
         yield page(result.closing.split("\n"))
     elif result.closing:
         yield "\n".join(_wrapped(text, _width(), then="  ") for text in result.closing.split("\n"))
-    ended = f"{result.code.outcome} ({int(result.code)})"
+    ended = f"{result.word or result.code.outcome} ({int(result.code)})"
     if not (good and result.closing):
         # A finding above may have this very sentence, which is not repeated.
         read = result.closing or any(finding.text == result.summary for finding in result.findings if finding.remedy)

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from dr_ctl.application import estimates
 from dr_ctl.application.estimates import figure, request
-from dr_ctl.application.result import Result
+from dr_ctl.application.result import LOST, Result
 from dr_ctl.cli.options import moment, seconds_of
 from dr_ctl.cli.screen import status_line
 from dr_ctl.cli.session import Session
@@ -73,7 +73,8 @@ def estimate(session: Session, asked: Request, horizon: str, report: Path | None
     if report is not None:
         _write(report, session.installation(), answer, asked.objectives)
         text = "\n".join(filter(None, (text, str(report))))
-    return Result(code, _summary(answer, asked.objectives), answer.findings, answer.data, text=text)
+    missed = "objectives missed" if code is ExitCode.LOSS_REFUSED else ""
+    return Result(code, _summary(answer, asked.objectives), answer.findings, answer.data, text=text, word=missed)
 
 
 def _write(report: Path, installation: Installation, answer: EstimateAnswer, objectives: Objectives | None) -> None:
@@ -169,7 +170,8 @@ def reconcile(session: Session, files: list[str], out: Path | None, property_nam
     code = code if result.is_clean else ExitCode.LOSS_REFUSED
     counts = [f"{result.parts[kind].count} {kind}" for kind in KINDS if result.parts[kind].count]
     text = ", ".join(counts) or "nothing lost, nothing doubled" if result.events else "the ledgers tell of no message"
-    return Result(code, text, findings, document(result), text=_counts(result))
+    word = "" if result.is_clean else LOST
+    return Result(code, text, findings, document(result), text=_counts(result), word=word)
 
 
 def _counts(result: Reconciled) -> str:

@@ -23,7 +23,7 @@ from rich.text import Text
 
 from dr_ctl import cli
 from dr_ctl.application.result import Result
-from dr_ctl.cli.output import as_line, findings_and_debts, folded, has_reader, text_of
+from dr_ctl.cli.output import as_line, findings_and_debts, folded, has_reader, text_of, to_the_second
 from dr_ctl.core.document import stamp
 from dr_ctl.core.errors import Stopped
 from dr_ctl.core.model import MARKS, ExitCode, Severity
@@ -86,7 +86,7 @@ class Screen:
             self._print(text)
 
     def _print(self, text: str, style: str | None = None) -> None:
-        self._console.print(folded(line(text), sys.stderr), style=style)
+        self._console.print(folded(to_the_second(line(text)), sys.stderr), style=style)
 
 
 @contextmanager
@@ -157,7 +157,7 @@ class _Watched:
 
     def _screenful(self) -> Text:
         """Draw the summary, problems, changes, then the sites, as far as they fit; count the lines left out."""
-        styled = [Text(text, _MARKED.get(text[:2], "")) for text in self._lines()]
+        styled = [Text(to_the_second(text), _MARKED.get(text[:2], "")) for text in self._lines()]
         wrapped = Text("\n").join(styled).wrap(self._console, self._console.width)
         height = self._console.height
         if len(wrapped) > height:

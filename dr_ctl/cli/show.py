@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from dr_ctl.application.installation import looking
 from dr_ctl.application.result import Result
-from dr_ctl.core.model import Role, brief, total
+from dr_ctl.core.model import ExitCode, Role, brief, total
 from dr_ctl.core.notation import NOT_KNOWN, duration, if_known, page, table
 from dr_ctl.core.system import stamp, system
 from dr_ctl.engine.roles import sites_serving
@@ -29,6 +29,15 @@ def status(session: Session, site: str | None = None) -> Result:
     shown = [site] if site is not None else [*state.snapshot.roles]
     text = "\n".join(filter(None, (_text(state, now, shown), state.estimate)))
     return replace(state.result, text=text, wide=_wide(state, now, shown), names=sites_serving(state.snapshot))
+
+
+def headed(session: Session, site: str | None) -> Result:
+    """Show the status with the worst in its first line, which also says what the exit code does not."""
+    result = status(session, site)
+    if result.code is not ExitCode.OK or (result.names and not result.summary.startswith("split brain")):
+        return result
+    head = f"!! {result.summary.partition(';')[0]}  (exit code 0: it was read; for scripts: `dr-ctl check`)"
+    return replace(result, text=f"{head}\n{result.text}")
 
 
 _HEADING: Final = ("site", "role", "broker", "clients", "in/s", "out/s", "last message", "messages", "to ship", "link")

@@ -286,7 +286,8 @@ def outage_s(entries: Sequence[Entry]) -> float | None:
     if fenced is None or let_in is None or let_in < fenced:
         return None
     others = [entry.evidence.get(OUT_AGAIN_S) for entry in entries if entry.at and not fenced <= entry.at <= let_in]
-    return (let_in - fenced).total_seconds() + sum(out_s for out_s in others if isinstance(out_s, float))
+    # Rounded once: every text and document tells the same figure.
+    return round((let_in - fenced).total_seconds() + sum(out_s for out_s in others if isinstance(out_s, float)), 3)
 
 
 def let_in_at(entries: Sequence[Entry]) -> datetime | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
-from dr_ctl.application.result import Result
+from dr_ctl.application.result import LOST, Result
 from dr_ctl.cli.session import Session
 from dr_ctl.core.document import document
 from dr_ctl.core.errors import UsageError
@@ -145,7 +145,7 @@ def load(session: Session, directory: Path, rate: float, duration: str, protocol
             session.say(f"{counts.sent} sent, {counts.received} received, {counts.awaited} awaited")
         verdict = traffic.stop()
     code = ExitCode.OK if verdict.clean else ExitCode.LOSS_REFUSED
-    return Result(code, verdict.summary, data=document(verdict))
+    return Result(code, verdict.summary, data=document(verdict), word="" if verdict.clean else LOST)
 
 
 def _chosen_protocols(session: Session, target: Target, names: Sequence[str]) -> tuple[Proto, ...]:

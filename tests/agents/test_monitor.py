@@ -618,21 +618,21 @@ def test_figures_and_health_are_served() -> None:
         assert refused.value.code == 503
         refused.value.close()
 
-        problems, figures = [found("DR-MON-002.never")], [Metric("one", "a figure", 1)]
+        problems, figures = [found("DR-MON-002.never", more=["      a"])], [Metric("one", "a figure", 1)]
         board.shown = ServedState(well=True, health={"phase": "running"}, metrics=figures, problems=problems)
 
         assert json.loads(_get(port, "/health")) == {"phase": "running"}
-        assert [row["id"] for row in json.loads(_get(port, "/ready"))["problems"]] == ["DR-MON-002"]
+        [problem] = json.loads(_get(port, "/ready"))["problems"]
+        assert (problem["id"], problem["text"]) == ("DR-MON-002", f"{problems[0].text}; a")
         assert "one 1.0" in _get(port, "/metrics")
         head = urllib.request.Request(f"http://127.0.0.1:{port}/metrics", method="HEAD")
         with urllib.request.urlopen(head, timeout=5) as answer:
             assert (answer.status, answer.read()) == (200, b"")
 
-        for shown in (
+        for board.shown in (
             ServedState(well=True, health={}, metrics=[], ready=False),
             ServedState(well=True, health={}, metrics=[], good_for_s=0.0),
         ):
-            board.shown = shown
             with pytest.raises(HTTPError) as refused:
                 _get(port, "/ready")
             assert (refused.value.code, _get(port, "/health")) == (503, "{}")

@@ -569,7 +569,7 @@ OPENED = moment(9, "step", "10-activate", "succeeded")
         ([FENCED, moment(8, "step", "05-quiesce", "undone")], None),
         ([FENCED, OPENED, moment(40, "step", "11-probe", "succeeded")], 7),
         ([FENCED, moment(5, "takeover", "06-fence", out_again_s=2.0), OPENED], 7),
-        ([FENCED, OPENED, moment(14, "takeover", "11-probe", out_again_s=2.5)], 9.5),
+        ([FENCED, OPENED, moment(14, "takeover", "11-probe", out_again_s=2.5004)], 9.5),
     ],
 )
 def test_clients_are_out_from_the_fence_until_a_site_lets_them_in(entries: list[Entry], seconds: float | None) -> None:

@@ -169,7 +169,9 @@ def test_a_good_answer_becomes_its_values(reply: Reply) -> None:
         pytest.param(NoSuchBean, answers(GOOD, failed(404, "no attribute", NO_ATTRIBUTE)), id="no attribute"),
         pytest.param(NoSuchBean, answers(failed(500, "no MBean", NO_BEAN), GOOD), id="no bean, as other versions say"),
         pytest.param(OperationFailed, answers(GOOD, failed(400, "is overloaded")), id="bad request inside"),
-        pytest.param(OperationFailed, answers(failed(500, "AMQ229019: exists"), GOOD), id="the operation raised"),
+        pytest.param(
+            OperationFailed, answers(failed(500, "AMQ229230: Failed to bind acceptor a to :7"), GOOD), id="raised"
+        ),
         pytest.param(OperationFailed, send(500, json.dumps(failed(500, "boom"))), id="one error for all"),
         pytest.param(OperationFailed, answers({"status": 200}, GOOD), id="success without a value"),
         pytest.param(OperationFailed, answers({"status": "200", "value": {"Depth": 7}}, GOOD), id="status as a text"),
@@ -202,6 +204,7 @@ def test_a_bad_answer_is_an_error_of_its_kind_and_never_a_value(
     assert caught.type is error
     assert PASSWORD not in repr(caught.value)
     assert server.url in str(caught.value) or BEAN in str(caught.value)
+    assert ("may hold port 7: `ss -ltnp`" in str(caught.value)) is ("AMQ229230" in str(caught.value))
     assert len(server.asked) == 1
 
 

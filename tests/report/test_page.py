@@ -676,6 +676,7 @@ def test_the_page_of_an_estimate() -> None:
     assert form.text.count(NASTY) >= 5
     assert "DR-RPO-003" in form.sections["findings"]
     assert "Made now." in form.text
+    assert sum(attrs.get("class") == "stays" for _, attrs in form.tags) == 1 + len(page.forecast.figures)
     for text in (
         "Loss, messages at most 3 not known not known 1 890 1 200 to 2 600 not known 5 cannot tell",
         "audit.#: age of the oldest lost at most 400 ms",

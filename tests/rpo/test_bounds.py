@@ -489,15 +489,15 @@ def test_the_oldest_that_may_be_lost_was_put_in_after_a_look_and_is_judged_unles
     ("duplicates", "objective", "accept", "why"),
     [
         # Without a limit they are accepted by name, as a loss is.
-        (4100, None, None, "up to 4100 duplicate(s) are possible, likely 80; no objective allows any"),
+        (4100, None, None, "up to 4100 duplicate(s) are possible, likely 80; no `objectives.duplicates` allows any"),
         (0, None, None, None),
         (4100, 4100, None, None),
         (4100, 300, 4100, None),  # a person's word replaces the objective
         # `unknown` accepts what is not known, and no figure that is.
-        (4100, 300, "unknown", "up to 4100 duplicate(s) are possible, likely 80; the objectives allow 300"),
+        (4100, 300, "unknown", "up to 4100 duplicate(s) are possible, likely 80; `objectives.duplicates` allows 300"),
         (None, None, None, "how many duplicates are possible is not known"),
         (None, None, "unknown", None),
-        (4100, 300, None, "up to 4100 duplicate(s) are possible, likely 80; the objectives allow 300"),
+        (4100, 300, None, "up to 4100 duplicate(s) are possible, likely 80; `objectives.duplicates` allows 300"),
         (4100, None, 300, "up to 4100 duplicate(s) are possible, likely 80; 300 are accepted"),
         (None, 300, None, "how many duplicates are possible is not known; a limit of 300 does not cover the unknown"),
     ],

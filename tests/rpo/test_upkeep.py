@@ -18,7 +18,7 @@ from dr_ctl.engine.disk import locked_file
 from dr_ctl.rpo.history import upkeep
 from dr_ctl.rpo.history import writer as writing
 from dr_ctl.rpo.history.files import SCHEMA, TAILS, Source, begun
-from dr_ctl.rpo.history.newest import last_reading, recent
+from dr_ctl.rpo.history.newest import last_reading, only_begun, recent
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.rpo.history.upkeep import Upkeep
 from dr_ctl.rpo.history.writer import AGAIN_S, Writer
@@ -392,6 +392,7 @@ def test_what_a_monitor_that_was_killed_had_in_its_tail_is_in_the_history_of_the
         clock.passed_s = second
         killed.add(look(second))
     (tail,) = tmp_path.glob(f"date=*/site=*/{TAILS}")
+    assert "for only 2 s" in str(only_begun(HistoryLocation.at(tmp_path)))
     raw = tail.read_bytes()
     del killed
     gc.collect()  # its lock ends with it

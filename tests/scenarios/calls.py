@@ -53,7 +53,7 @@ class Normal:
 _ROOT: Final = f"{Path(dr_ctl.__file__).parents[1]}/"
 _RUN: Final = re.compile(r"\d{8}T\d{6}Z-([a-z]+(?:-[a-z]+)*)-[0-9a-f]{4}")
 _DIFFER: Final = (
-    (re.compile(r"\d{4}-\d\d-\d\d[T ][\d:.]+Z?"), "TIME"),
+    (re.compile(r"\d{4}-\d\d-\d\d[T ][\d:.]+(?:Z| UTC)?"), "TIME"),
     (re.compile(r"\b\d+\.\d+ (?=(?:ms|s|min)\b)"), "N "),
     (re.compile(r"\b\d+ ms\b"), "N ms"),
     (re.compile(r"(?<=127\.0\.0\.1:)\d+"), "PORT"),

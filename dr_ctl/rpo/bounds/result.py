@@ -153,7 +153,8 @@ class Bounds:
             return f"how many duplicates are possible is not known{covered}"
         if at_most <= (limit or 0):
             return None
-        allowed = "no objective allows any" if limit is None else f"the objectives allow {limit}"
+        none_set = "no `objectives.duplicates` allows any"
+        allowed = none_set if limit is None else f"`objectives.duplicates` allows {limit}"
         allowed = allowed if accept is None else f"{accept} are accepted"
         likely = "" if self.duplicates.likely is None else f", likely {self.duplicates.likely}"
         return f"up to {at_most} duplicate(s) are possible{likely}; {allowed}"

@@ -374,6 +374,16 @@ def role_periods(
     return sorted(listed_periods, key=lambda period: period.first), [*silent, *findings]
 
 
+def only_begun(history: HistoryLocation) -> Finding | None:
+    """Report a monitor that began so lately that none of its samples stands in a file for estimates."""
+    sites = {tail.parent.name.partition("=")[2] for tail in history.near.glob("date=*/site=*/_tail-*")}
+    periods = role_periods(history, [*sites])[0] if sites else []
+    if not periods:
+        return None
+    took = max(period.last for period in periods) - periods[0].first
+    return found("DR-RPO-001.begun", seconds=f"{took.total_seconds():.0f}")
+
+
 def takeovers(history: HistoryLocation, sites: Sequence[str], since: datetime) -> list[Takeover]:
     """Return the takeovers of brokers with several nodes, by time."""
     of_group = (pc.field("kind") == "site") & pc.match_substring(pc.field("start"), "/")

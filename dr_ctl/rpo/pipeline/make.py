@@ -27,6 +27,7 @@ from dr_ctl.rpo.core.scope import Facts
 from dr_ctl.rpo.estimate.estimate import LoadedHistory, nothing_of
 from dr_ctl.rpo.estimate.request import Request
 from dr_ctl.rpo.history.files import NAMED, Source, Store, rows_of, with_retries
+from dr_ctl.rpo.history.newest import only_begun
 from dr_ctl.rpo.history.row import micros, moment
 from dr_ctl.rpo.pipeline import sql
 from dr_ctl.rpo.pipeline.hours import UNREADABLE, UNSEEN, Hours, backtest_of, facts_of, figures_of
@@ -201,7 +202,7 @@ class _Question:
 
 
 def no_history(request: Request) -> Finding:
-    return found("DR-RPO-001.nothing", place=request.location.shown)
+    return only_begun(request.location) or found("DR-RPO-001.nothing", place=request.location.shown)
 
 
 @contextmanager

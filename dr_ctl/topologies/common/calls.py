@@ -8,12 +8,10 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from dr_ctl.core.errors import UNREADABLE
 from dr_ctl.core.model import Json, brief
-from dr_ctl.core.system import stamp
 from dr_ctl.engine.debts import Debt, DebtKind
 from dr_ctl.engine.plan import Call, Goal
 from dr_ctl.engine.ports import Failed
@@ -212,7 +210,7 @@ def record_debt(
     view: Broker, kind: DebtKind, lost_site: str, when: str | None = None, *, lasting: bool = False
 ) -> Call:
     """Store a debt at a broker; a debt that the reading shows there keeps its text."""
-    name, since = debt_name(kind, lost_site, view.site), stamp(datetime.fromtimestamp(view.now_ms / 1000, UTC))
+    name, since = debt_name(kind, lost_site, view.site), view.clock
     text = view.documents.get(name) or json.dumps({"since": since, "lasting": lasting})
     summary = f"record the {kind.value} debt of {lost_site}"
     return call(view, Goal.CREATE, name, view.requests.write(name, text), summary, when)

@@ -7,13 +7,11 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Final
 
 from dr_ctl.core.document import document, read
 from dr_ctl.core.errors import UNREADABLE
 from dr_ctl.core.model import brief
-from dr_ctl.core.system import stamp
 from dr_ctl.engine.plan import Call, Goal, Spec
 from dr_ctl.rpo.core.starts import same_start
 from dr_ctl.topologies.common.calls import call, remove_document
@@ -63,8 +61,9 @@ def name(site: str) -> str:
 
 
 def of(source: Broker, target: Broker, epoch: int, spec: Spec | None = None) -> Receipt:
-    at = stamp(datetime.fromtimestamp(target.now_ms / 1000, UTC))
-    return Receipt(source.site, target.site, epoch, at, {view.site: Mark.of(view, spec) for view in (source, target)})
+    return Receipt(
+        source.site, target.site, epoch, target.clock, {view.site: Mark.of(view, spec) for view in (source, target)}
+    )
 
 
 def held_at(view: Broker) -> Receipt | None:

@@ -6,13 +6,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import Enum
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar, final
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import Json, Role, total
+from dr_ctl.core.system import stamp
 from dr_ctl.engine.plan import ALL, Call, Goal
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.settings.artemis import ClientRoles, LastingFence
@@ -516,6 +517,10 @@ class Broker(ABC):
 
     def __str__(self) -> str:
         return f"{self.site}/{self.pair}"
+
+    @property
+    def clock(self) -> str:
+        return stamp(datetime.fromtimestamp(self.now_ms / 1000, UTC))
 
     @property
     def answered(self) -> bool:

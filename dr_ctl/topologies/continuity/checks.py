@@ -189,7 +189,7 @@ BY_PAIR: Final[Sequence[NamedCheck[SiteView]]] = (
     NamedCheck("DR-CONT-013", _compared_text),
     NamedCheck("DR-CONT-014", _flows_text),
     NamedCheck("DR-CONT-020", _compared_text),
-    NamedCheck("DR-CONT-012", lambda view: f"{view.site} {view.now_ms}"),
+    NamedCheck("DR-CONT-012", lambda view: f"{view.site} {view.clock}"),
     NamedCheck("DR-MQTT-001", lambda view: f"{view.site} {brief(view.stays) or 'nothing'}"),
 )
 CHECKS: Final = Checks(of_broker, of_moved, of_return, is_reinstated, BY_BROKER, BY_PAIR, surplus)

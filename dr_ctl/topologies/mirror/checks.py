@@ -143,7 +143,7 @@ BY_BROKER: Final[Sequence[NamedCheck[BrokerView]]] = (
     NamedCheck("DR-LINK-006", lambda view: f"{len(view.queues)} queue(s) read"),
 )
 BY_PAIR: Final[Sequence[NamedCheck[BrokerView]]] = (
-    NamedCheck("DR-PAIR-003", lambda view: f"{view.site} {view.now_ms}"),
+    NamedCheck("DR-PAIR-003", lambda view: f"{view.site} {view.clock}"),
     NamedCheck("DR-PARITY-001", depth_text, "the queues hold the same"),
     NamedCheck("DR-PARITY-002", depth_text),
     NamedCheck("DR-MQTT-001", lambda view: f"{view.site} {brief(view.stays) or 'nothing'}"),
