@@ -93,7 +93,7 @@ def test_what_is_in_flight_is_finished_or_ends_the_run(
 
     assert ended.code == 20, ended.document
     assert "DR-WORK-003" in ended.ids
-    assert "was not finished within 2 s" in ended.told
+    assert "were not finished within 2 s" in ended.told
     assert (serving(twin), at_rest(twin), states(inside)) == (("london",), before, local), "nothing is half stopped"
     began = said(apps["london"], "begun")
     until(lambda: said(apps["london"], "begun") > began)

@@ -115,4 +115,4 @@ def test_a_lock_over_both_sites_is_driven_there_and_back_and_says_what_it_did_by
     assert seen == [["Stopped", "Locked"], ["Locked", "Stopped"], ["Stopped", "Stopped"], ["Locked", "Stopped"]]
     assert (verdict.drained, verdict.lost, verdict.duplicates) == (True, (), ())
     assert lost.code == 0, lost.document
-    assert "paris was opened before this run: done by the lock (site-lock)" in str(lost.texts(LOCKS))
+    assert "paris was opened before this run, by the lock (site-lock)" in str(lost.texts(LOCKS))

@@ -675,9 +675,9 @@ class Siege:
         if ended.code in (0, 21) and not dry and name not in LOOKS:
             for item in ended.document["findings"]:
                 result = re.findall(r"(\d+) message", item["text"])
-                if "lie only at" in item["text"]:  # and a person is told where
+                if "are only at" in item["text"]:  # and a person is told where
                     self.may_lose += sum(int(number) for number in result)
-                if "come twice" in item["text"] or "come as duplicates" in item["text"]:
+                if "come as duplicates" in item["text"].replace("do not come", ""):
                     self.may_double += sum(int(number) for number in result) if result else float("inf")
         if ended.code in (0, 21) and not dry and name in ("failover", "escalate", "resume"):
             self._counted(ended)
@@ -695,7 +695,7 @@ class Siege:
         if ended.code == 0 and name == "fence":
             self._is(wanted not in now, typed, ended, now)
         if ended.code == 21 and name in ("swapover", "failover", "failback", "activate"):
-            result = "has not come true" in ended.document["summary"]  # as of a role that stays out
+            result = "effect not seen" in ended.document["summary"]  # as of a role that stays out
             self._is(wanted in now or result, typed, ended, now)
         if ended.code in (20, 24) and name == "swapover":
             self._is(len(now) == 1, typed, ended, now)
