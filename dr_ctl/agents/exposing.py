@@ -181,9 +181,8 @@ def _handler(board: Board) -> type[BaseHTTPRequestHandler]:
                 is_good, answer = shown.well, dict(shown.health)
                 if self.path == "/ready":
                     is_good = shown.is_ready
-                    rows: list[Json] = [
-                        {**row, "text": row["text"].replace("\n      ", "; ")} for row in document(shown.problems or ())
-                    ]
+                    for row in (rows := document(shown.problems or ())):
+                        row["text"] = row["text"].replace("\n      ", "; ")
                     answer |= {} if shown.problems is None else {"problems": rows}
                 self._answer(200 if is_good else 503, "application/json", json.dumps(answer).encode())
             else:

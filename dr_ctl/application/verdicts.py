@@ -338,6 +338,5 @@ def planned_as_if_lost(opened: OpenInstallation, asked: Spec, lost: str) -> Resu
         return Result(code, summary, [*decided.findings, *findings], data)
     others = [finding for finding in besides(decided.findings, lost) if finding.id != "DR-PARITY-001"]
     plan = replace(decided, as_if_lost=lost, findings=(*others, *findings))
-    exposure = bounds_text(document(bounds))
-    summary = f"as if {lost} was lost: {len(plan.steps)} steps to {asked.target}; {exposure}"
+    summary = f"as if {lost} was lost: {len(plan.steps)} steps to {asked.target}; {bounds_text(document(bounds))}"
     return Result(ExitCode.OK, summary, plan.findings, replace(data, plan=plan), plan=plan)

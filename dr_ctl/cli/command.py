@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from inspect import Parameter
+from textwrap import TextWrapper
 from typing import Any, Final
 
 import typer
@@ -26,6 +27,7 @@ from dr_ctl.core.findings import meanings
 from dr_ctl.core.machine import parts, without
 from dr_ctl.core.model import ExitCode, Finding, Severity
 
+TextWrapper.wordsep_re = TextWrapper.wordsep_simple_re  # help, which typer wraps, breaks no option at its hyphens
 GROUP: Final = "dr_ctl.commands"
 TEXTS: Final = {
     "lab": "Throw-away real brokers on this machine, faults, and traffic with a ledger.",

@@ -267,7 +267,7 @@ def moment(option: str, value: str, *, ahead: bool = False) -> datetime:
         today = datetime.combine(now.astimezone(clock.tzinfo or UTC).date(), clock, clock.tzinfo or UTC)
         return (today if (today > now) is ahead else today + day).astimezone(UTC)
     try:
-        at = datetime.fromisoformat(value)
+        at = datetime.fromisoformat(value.removesuffix(" UTC"))  # as texts show it
     except ValueError as problem:
         which = "in ten minutes" if ahead else "for ten minutes ago"
         remedy = f"As in {option} 09:15 or 2026-11-21T09:15:00Z, both in UTC, or {option} 10m {which}."

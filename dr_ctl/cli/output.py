@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final, TextIO
 
 import typer
@@ -123,11 +124,8 @@ def drawn(text: str, columns: int, *, color: bool) -> str:
 
 # Not the column of a log, and no value of an option.
 _MOMENT: Final = re.compile(r"(?<=.)(?<!-since )(?<!-until )(?<!-at )\b(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?Z")
-
-
-def to_the_second(text: str) -> str:
-    """Write the moments in a text for people."""
-    return _MOMENT.sub(r"\1 \2 UTC", text)
+to_the_second: Final = partial(_MOMENT.sub, r"\1 \2 UTC")
+"""Write the moments in a text for people."""
 
 
 def text_of(result: Result) -> str:

@@ -73,8 +73,7 @@ def estimate(session: Session, asked: Request, horizon: str, report: Path | None
     if report is not None:
         _write(report, session.installation(), answer, asked.objectives)
         text = "\n".join(filter(None, (text, str(report))))
-    missed = "objectives missed" if code is ExitCode.LOSS_REFUSED else ""
-    return Result(code, _summary(answer, asked.objectives), answer.findings, answer.data, text=text, word=missed)
+    return Result(code, _summary(answer, asked.objectives), answer.findings, answer.data, text=text)
 
 
 def _write(report: Path, installation: Installation, answer: EstimateAnswer, objectives: Objectives | None) -> None:
@@ -170,8 +169,7 @@ def reconcile(session: Session, files: list[str], out: Path | None, property_nam
     code = code if result.is_clean else ExitCode.LOSS_REFUSED
     counts = [f"{result.parts[kind].count} {kind}" for kind in KINDS if result.parts[kind].count]
     text = ", ".join(counts) or "nothing lost, nothing doubled" if result.events else "the ledgers tell of no message"
-    word = "" if result.is_clean else LOST
-    return Result(code, text, findings, document(result), text=_counts(result), word=word)
+    return Result(code, text, findings, document(result), text=_counts(result), word="" if result.is_clean else LOST)
 
 
 def _counts(result: Reconciled) -> str:

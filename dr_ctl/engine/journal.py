@@ -277,7 +277,7 @@ def replay(entries: Sequence[Entry]) -> RunState:
 
 def outage_s(entries: Sequence[Entry]) -> float | None:
     """Return the seconds from the first call of the fence until clients were let in, at the target or again at the
-    source, plus the seconds for which a takeover kept them out before or after that.
+    source, plus the seconds for which a takeover kept them out before or after that. Rounded once, for all texts.
 
     The journal's times count, so a resumed run includes the time between the two processes. Returns None without a
     fence's call, without clients let in since, or if the clock was set back.
@@ -286,7 +286,6 @@ def outage_s(entries: Sequence[Entry]) -> float | None:
     if fenced is None or let_in is None or let_in < fenced:
         return None
     others = [entry.evidence.get(OUT_AGAIN_S) for entry in entries if entry.at and not fenced <= entry.at <= let_in]
-    # Rounded once: every text and document tells the same figure.
     return round((let_in - fenced).total_seconds() + sum(out_s for out_s in others if isinstance(out_s, float)), 3)
 
 

@@ -27,7 +27,8 @@ READ_S: Final = 5.0
 CHANGE_S: Final = 30.0
 TRIES: Final = 3
 _VANISHED_TEXTS: Final = ("IllegalArgumentException : No matching attributes", 'because "this.session" is null')
-_TAKEN: Final = re.compile(r"AMQ229230: Failed to bind acceptor \S+ to \S*:(\d+)")
+_TAKEN: Final = re.compile(r"AMQ229230: .* to \S*:(\d+)")
+_HOLDER: Final = r"\g<0>; another process may hold port \1: `ss -ltnp` on the broker's host shows it"
 _WITH_SIGNATURE: Final = re.compile(r"\w+\([\w.,\[\]$;]*\)")
 _WRONG_ESCAPE: Final = re.compile(r"\\(?:u([0-9a-fA-F]{3})([:-?])|.)")
 _CONFIG: Final[dict[str, Json]] = {"ignoreErrors": True, "includeRequest": False, "canonicalNaming": True}
@@ -323,9 +324,7 @@ def _answer(url: str, row: dict[str, Any]) -> Answer:
     status = row["status"]
     if status == 200 and "value" in row:  # noqa: PLR2004
         return Answer(None, row["value"])
-    text = f"{url}: {row.get('error', 'no reason given')}"
-    if (taken := _TAKEN.search(text)) is not None:
-        text += f"; another process may hold port {taken[1]}: `ss -ltnp` on the broker's host shows it"
+    text = _TAKEN.sub(_HOLDER, f"{url}: {row.get('error', 'no reason given')}")
     missing = str(row.get("error_type", "")).endswith(("InstanceNotFoundException", "AttributeNotFoundException"))
     if status == 403:  # noqa: PLR2004
         return Answer(http.PolicyRefused(text))

@@ -70,7 +70,7 @@ def test_every_command_explains_itself_with_an_example_that_can_be_typed(dr_ctl:
     assert (ended.code, ended.err) == (0, "")
     assert ended.out.startswith(f"Usage: dr-ctl {name} ")
     assert [word for word in COMMON if word not in ended.out] == []
-    assert [word for word in ("click", "Traceback", "Session", "None") if word in ended.out] == []
+    assert [word for word in ("click", "Traceback", "Session", "None", "-\n") if word in ended.out] == []
     [example] = re.findall(r"^  Example:\n    dr-ctl (.+)$", ended.out, re.MULTILINE)
     assert example.startswith(name)
     assert why_not(shlex.split(example), whole()) is None

@@ -315,6 +315,7 @@ def test_a_clock_behind_shrinks_no_bound(dr_ctl: Shell, since: datetime, monkeyp
         ("12:30", "2026-11-20T12:30:00.000Z"),  # of the day before: today that is still to come
         ("09:15+02:00", "2026-11-21T07:15:00.000Z"),
         ("2026-11-21T09:15", "2026-11-21T09:15:00.000Z"),
+        ("2026-11-21 09:15:30 UTC", "2026-11-21T09:15:30.000Z"),  # as texts show it
         ("10m", "2026-11-21T11:50:00.000Z"),
     ],
 )

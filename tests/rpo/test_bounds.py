@@ -489,7 +489,7 @@ def test_the_oldest_that_may_be_lost_was_put_in_after_a_look_and_is_judged_unles
     ("duplicates", "objective", "accept", "why"),
     [
         # Without a limit they are accepted by name, as a loss is.
-        (4100, None, None, "up to 4100 duplicate(s) are possible, likely 80; no `objectives.duplicates` allows any"),
+        (4100, None, None, "up to 4100 duplicate(s) are possible, likely 80; `objectives.duplicates` is not set"),
         (0, None, None, None),
         (4100, 4100, None, None),
         (4100, 300, 4100, None),  # a person's word replaces the objective

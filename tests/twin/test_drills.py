@@ -19,7 +19,7 @@ from prometheus_client import generate_latest
 from dr_ctl.agents.exposing import Board, registry_of
 from dr_ctl.application import monitoring
 from dr_ctl.cli.app import run
-from dr_ctl.core.system import stamp, system
+from dr_ctl.core.system import system
 from dr_ctl.engine.operations import FAILOVER
 from dr_ctl.engine.record import Record
 from dr_ctl.rpo.history.row import Row
@@ -107,10 +107,10 @@ def test_what_was_sick_a_moment_ago_is_refused_as_sick_and_a_word_on_it_is_told_
     ended = types(f"failover --to paris --yes {powered_off}")
 
     assert asked.code == 12
-    assert f"; it was sick, and so alive, at {stamp(last)}" in asked.out
+    assert f"; it was sick, and so alive, at {last:%Y-%m-%d %H:%M:%S} UTC" in asked.out
     assert "End that process for certain, or cut its host off; only then add" in asked.remedy("DR-ALIVE-002")
     assert (ended.code, serving(twin)[-1]) == (0, "paris")
-    assert f"alive, at {stamp(last)}: only --presume-down says that it serves nobody now" in ended.out
+    assert f"alive, at {last:%Y-%m-%d %H:%M:%S} UTC: only --presume-down says that it serves nobody now" in ended.out
 
 
 def test_each_line_of_the_picture_in_the_readme_is_printed_in_that_order(twin: PlayedTwin, types: Person) -> None:

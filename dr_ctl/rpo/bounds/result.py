@@ -153,8 +153,7 @@ class Bounds:
             return f"how many duplicates are possible is not known{covered}"
         if at_most <= (limit or 0):
             return None
-        none_set = "no `objectives.duplicates` allows any"
-        allowed = none_set if limit is None else f"`objectives.duplicates` allows {limit}"
+        allowed = "`objectives.duplicates` is not set" if limit is None else f"`objectives.duplicates` allows {limit}"
         allowed = allowed if accept is None else f"{accept} are accepted"
         likely = "" if self.duplicates.likely is None else f", likely {self.duplicates.likely}"
         return f"up to {at_most} duplicate(s) are possible{likely}; {allowed}"

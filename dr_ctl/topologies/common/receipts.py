@@ -61,9 +61,8 @@ def name(site: str) -> str:
 
 
 def of(source: Broker, target: Broker, epoch: int, spec: Spec | None = None) -> Receipt:
-    return Receipt(
-        source.site, target.site, epoch, target.clock, {view.site: Mark.of(view, spec) for view in (source, target)}
-    )
+    marks = {view.site: Mark.of(view, spec) for view in (source, target)}
+    return Receipt(source.site, target.site, epoch, target.clock, marks)
 
 
 def held_at(view: Broker) -> Receipt | None:
