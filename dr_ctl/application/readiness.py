@@ -191,7 +191,7 @@ def verify(caller: Caller, asked: Spec) -> Result:
 
 def _waiting_site(snapshot: Snapshot) -> str:
     target = default_target(snapshot, SWAPOVER)
-    if target is None or not sites_serving(snapshot):
+    if target is None or not (sites_serving(snapshot) or [*snapshot.roles.values()].count(Role.STANDBY) == 1):
         raise UsageError(f"{roles_text(snapshot)}: which site is the target?", remedy="Name it: --to SITE.")
     return target
 
