@@ -34,20 +34,15 @@ class Agent(Operator):
         path = self.state / "sync.json"
         return json.loads(path.read_text()) if path.exists() else {}
 
+    @property
+    def row(self) -> dict[str, Any]:
+        return dict(self.standing()["queues"][0])
+
     def lying(self) -> list[int]:
         return [self.sites.depth(site, Q) for site in ("london", "paris")]
 
     def come_to(self, london: int, paris: int, why: str = "copies are deleted", within_s: float = 30.0) -> None:
         until(lambda: self.lying() == [london, paris], why=why, within_s=within_s)
-
-    def ids(self, site: str) -> set[str]:
-        return {*self.sites.ids(site, Q)}
-
-    def send(self, count: int) -> None:
-        self.sites.fill("london", count)
-
-    def consume(self, count: int) -> None:
-        self.sites.take("london", count)
 
 
 @pytest.fixture(scope="module")
@@ -67,24 +62,24 @@ def agent(shared: Lab, tmp_path: Path) -> Agent:
 
 
 def test_a_standby_loses_what_was_consumed_and_nothing_else_whatever_was_away(agent: Agent) -> None:
-    agent.send(50)
-    agent.consume(20)
+    agent.sites.fill("london", 50)
+    agent.sites.take("london", 20)
     agent.up()  # late
     agent.come_to(30, 30)
 
     agent.sites.done("london", agent.sites.connector("london", "sync"), "stop()")
     until(lambda: "london" in agent.standing()["silent"], why="its announcements are cut off")
-    agent.consume(5)
+    agent.sites.take("london", 5)
     agent.sites.done("london", agent.sites.connector("london", "sync"), "start()")
     agent.come_to(25, 25)
 
     agent.lab.kill("paris")
-    agent.consume(5)
+    agent.sites.take("london", 5)
     until(lambda: "paris" in agent.standing()["silent"], why="it is said")
     agent.lab.start("paris")
     agent.come_to(20, 20, within_s=60)
 
-    assert agent.ids("paris") == agent.ids("london")
+    assert {*agent.sites.ids("paris", Q)} == {*agent.sites.ids("london", Q)}
     assert agent.standing()["phase"] == "running"
     second = agent.run("sync")
     assert (second.code, "an agent runs already" in second.told) == (13, True)
@@ -97,13 +92,21 @@ def test_killed_in_mid_traffic_and_started_again_it_leaves_no_residue_and_ends_w
         load.wait_for(500)
         process.kill()
         process.wait(10)
-        load.wait_for(1000)
+        if agent.row["unproven"]:  # else the next agent holds
+            assert agent.run("sync", "--go-on").code == 0
+        consumed = load.wait_for(1000).consumed
         process = agent.up()
         load.wait_for(1500)
-        verdict = load.stop()
+        assert load.stop().clean
 
-    assert verdict.clean
-    agent.come_to(0, 0)
+    # Where the broker is slow, the counters leave some announcements in doubt: those copies stay, and are told.
+    level = {"whole": True, "waiting": 0, "unconfirmed": 0, "vanished": 0}
+    until(lambda: level.items() <= agent.row.items() and agent.lying() == [0, agent.row["unproven"]], why="all is told")
+    left = agent.sites.ids("paris", Q)
+    assert all(int(id_.rsplit(":", 1)[1]) > consumed for id_ in left)  # what no agent heard of is proven
+    assert ("DR-AGENT-007" in [finding["id"] for finding in agent.standing()["findings"]]) == bool(left)
+    assert agent.run("sync", "--settle", "--site", "paris", "--reason", "the load says so", "--yes").code == 0
+    agent.come_to(0, 0, within_s=0)
 
     agent.lab.close_clients("london")
 

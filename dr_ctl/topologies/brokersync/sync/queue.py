@@ -23,14 +23,15 @@ SHOWN: Final = "shown"
 DELETED: Final = "deleted"
 OPENED: Final = "opened"
 HANDED: Final = "handed"
-# Counters are read one after the other while clients work: at each reading the sum may be a few too low, never too
-# high. The highest of many readings is right. By chance, FRESH_READINGS new ones are all above MAX_READINGS earlier
-# ones once in some hundred million times.
+# Clients work during a reading, and a message is out of delivery before its acknowledgement is written and counted as
+# dequeued: the sum may be a few too low, never too high. The highest of many readings is right. By chance,
+# FRESH_READINGS new ones are all above MAX_READINGS earlier ones once in some hundred million times.
 MAX_READINGS: Final = 25
 FRESH_READINGS: Final = 10
 RECENT_READINGS: Final = 5
 LEVEL_READINGS: Final = 4
-"""The level is the highest of these latest readings, of some two seconds. A sum that is above it twice is no noise."""
+"""The level is the highest of these latest readings, of some two seconds. A sum above it MAX_ABOVE times is a removal,
+or each reading before met an acknowledgement under way: nothing that is read later tells which."""
 MAX_ABOVE: Final = 2
 MAX_NOISE: Final = 50
 """Working clients make a sum too low by less. If a few readings agree on more, a client gave back messages."""
@@ -64,7 +65,7 @@ class Counters:
 class Verdict(Enum):
     CONFIRMED = "confirmed"
     UNDECIDED = "the next reading decides"
-    DOUBTED = "messages may have been removed while a client gave others back"
+    DOUBTED = "messages may have been removed after a client gave others back"
 
 
 @dataclass(slots=True)

@@ -14,17 +14,7 @@ from hypothesis import strategies as st
 from dr_ctl.engine.debts import Debt, DebtKind
 from dr_ctl.topologies.brokersync.sync import queue as agent
 from dr_ctl.topologies.brokersync.sync.pair import LOST_S, Pair, PairsCleaner
-from dr_ctl.topologies.brokersync.sync.queue import MAX_BATCH as LARGEST
-from dr_ctl.topologies.brokersync.sync.queue import (
-    Account,
-    Count,
-    Counters,
-    Listing,
-    PendingDeletions,
-    Queue,
-    ServingReading,
-    StandbyReading,
-)
+from dr_ctl.topologies.brokersync.sync.queue import Account, Count, Counters, Listing, PendingDeletions, Queue
 from dr_ctl.topologies.common.consumed import CompleteListing, Consumed, decided
 from tests.clocks import Ticking
 from tests.topologies.brokersync.sync.fakes import Q, Sites
@@ -54,10 +44,9 @@ class Story:
     the next `run` is another one's, which remembers. `level`: what waits are the copies of what is held."""
 
     def __init__(self) -> None:
-        self.sites, self.agent, self.remembered = Sites(), None, None
-
-    agent: Agent | None
-    remembered: Any
+        self.sites = Sites()
+        self.agent: Agent | None = None
+        self.remembered: Any = None
 
     def play(self, line: str) -> None:
         for step in line.split(", "):
@@ -282,15 +271,15 @@ class Many:
     removed: int = 0
     followed: bool = False
 
-    def read(self) -> ServingReading:
+    def read(self) -> agent.ServingReading:
         self.looks += 1
         consumed = Counters(1, 0, 1, 0)
-        return ServingReading(
+        return agent.ServingReading(
             "first", True, dict.fromkeys(self.names, consumed), dict.fromkeys(self.names, Count(0, 2)),
         )  # fmt: skip
 
-    def read_counts(self) -> StandbyReading:
-        return StandbyReading(dict.fromkeys(self.names, Count(2, 2)), {})
+    def read_counts(self) -> agent.StandbyReading:
+        return agent.StandbyReading(dict.fromkeys(self.names, Count(2, 2)), {})
 
     def list_queue(self, queue: str, before: Count | None, *, grows: bool = False) -> Listing:
         """A listing takes its time."""
@@ -447,12 +436,12 @@ def waits(waiting: PendingDeletions, count: int, first: int = 0) -> None:
 
 def test_no_batch_is_larger_than_a_call_may_be() -> None:
     waiting = PendingDeletions()
-    waits(waiting, 2 * LARGEST + 1)
+    waits(waiting, 2 * agent.MAX_BATCH + 1)
     sizes = []
     while (batch := waiting.due(0.0)) is not None:
         sizes.append(len(batch.ids))
         waiting.note_removed(batch, len(batch.ids), 0.0)
-    assert sizes == [LARGEST, LARGEST, 1]
+    assert sizes == [agent.MAX_BATCH, agent.MAX_BATCH, 1]
 
 
 def test_what_never_arrives_asks_for_a_comparison_and_is_then_counted() -> None:
@@ -472,7 +461,7 @@ def test_what_never_arrives_asks_for_a_comparison_and_is_then_counted() -> None:
 
 def test_a_call_that_failed_leaves_its_batch_the_next_one() -> None:
     waiting = PendingDeletions()
-    waits(waiting, LARGEST + 3)
+    waits(waiting, agent.MAX_BATCH + 3)
     assert waiting.due(0.0) is waiting.due(0.0) is not None
 
 
