@@ -17,6 +17,7 @@ from dr_ctl.application.verdicts import Assessment
 from dr_ctl.core.errors import StartingOrEnding
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Role, brief
+from dr_ctl.core.notation import duration
 from dr_ctl.engine import roles
 from dr_ctl.engine.debts import Debt, DebtKind, only_lost_site
 from dr_ctl.engine.operations import FAILOVER
@@ -98,7 +99,7 @@ def unready(assessment: Assessment, last_sample: LastSample) -> Iterator[Finding
     yield from lost_site.never_watched(last_sample)
     estimate, _, _ = with_age(installation, site)
     if estimate is not None and estimate.data.get("verdict") == "missed":
-        yield found("DR-RPO-027")
+        yield found("DR-RPO-027", age=duration(round(estimate.age_s)))
 
 
 def pending(debts: Sequence[Debt], now: datetime) -> Iterator[Finding]:

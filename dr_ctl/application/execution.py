@@ -127,7 +127,7 @@ class Run:
     def _by(self) -> dict[str, Json]:
         """Return the user, the typed command and the installation of this part of the run."""
         about = installation_facts(self.opened.installation)
-        by = {**lock.author(), "command": self.opened.caller.typed, "about": about}
+        by = {**lock.author(), "command": self.opened.caller.typed, "reason": self.how.reason, "about": about}
         return by if self.approved is None else {**by, "approved": document(self.approved)}
 
     def _journaled(

@@ -66,7 +66,7 @@ def _defined(word: str) -> Result:
     if of is None:
         remedy = (
             "As in `dr-ctl explain 22`, `dr-ctl explain DR-RUN-003` or `dr-ctl explain fence`; `dr-ctl --help` lists "
-            "the exit codes, docs/glossary.md the words."
+            f"the exit codes. The words are: {', '.join(words())}."
         )
         raise UsageError(f"{word} is no exit code, no finding and no word of the glossary", remedy=remedy)
     return _explained(f"{of.word}: {of.meaning}", {"In the field: ": of.field, "Seen in:      ": of.where}, of)

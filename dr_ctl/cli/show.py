@@ -32,12 +32,11 @@ def status(session: Session, site: str | None = None) -> Result:
 
 
 def headed(session: Session, site: str | None) -> Result:
-    """Show the status with the worst in its first line, which also says what the exit code does not."""
+    """Show the status with the worst in its first line, as the exit code does not tell it."""
     result = status(session, site)
     if result.code is not ExitCode.OK or (result.names and not result.summary.startswith("split brain")):
         return result
-    head = f"!! {result.summary.partition(';')[0]}  (exit code 0: it was read; for scripts: `dr-ctl check`)"
-    return replace(result, text=f"{head}\n{result.text}")
+    return replace(result, text=f"!! {result.summary.partition(';')[0]}\n{result.text}")
 
 
 _HEADING: Final = ("site", "role", "broker", "clients", "in/s", "out/s", "last message", "messages", "to ship", "link")

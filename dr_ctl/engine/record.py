@@ -20,7 +20,7 @@ from typing import Any, Final
 from dr_ctl.core.document import HIDDEN, derived, items, key, mapping, number, of_file, optional, text
 from dr_ctl.core.model import ExitCode
 from dr_ctl.core.notation import duration
-from dr_ctl.engine.journal import GENESIS, Entry, chain, letting_in
+from dr_ctl.engine.journal import GENESIS, Entry, chain, is_held, letting_in
 from dr_ctl.engine.runs import RunFiles
 
 OPEN: Final = "open"
@@ -249,7 +249,7 @@ def how_ended(files: RunFiles) -> tuple[str, str, Mapping[str, Any]]:
     """Return the outcome of a run, its summary and its result. The outcome is that of the last command, but a
     successful undo makes the run `aborted`."""
     if files.open():
-        return OPEN, "under way, or interrupted", {}
+        return OPEN, "under way" if is_held(files.journal) else "interrupted: no process writes its journal", {}
     if not files.result.exists():
         return NEVER_BEGAN, "it never began: nothing was changed by it", {}
     try:

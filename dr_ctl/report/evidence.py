@@ -77,7 +77,8 @@ def of_what(material: Material) -> tuple[Fact, ...]:
         signed = "; ".join(f"{text(signer.get('name'))} ({text(signer.get('key'))})" for signer in signers)
         facts.append(Fact("Approved by", signed or NOT_KNOWN))
         facts.append(Fact("Approved plan", f"SHA-256 `{text(approved.get('plan_sha256')) or NOT_KNOWN}`"))
-    reason = text(material.spec.get("reason"))
+    reasons = dict.fromkeys(text(row.get("reason")) for row in (material.spec, *material.authors))
+    reason = "; then ".join(filter(None, reasons))
     return (*facts, Fact("Reason, or number of the change", reason or "none was given"))
 
 

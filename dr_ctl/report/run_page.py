@@ -280,9 +280,12 @@ def _findings(material: Material) -> tuple[tuple[str, str, str, str], ...]:
 
 
 def _proofs(story: Story) -> tuple[Fact, ...]:
-    proofs = ((step, text(step.evidence.get("proof"))) for step in story.steps if not step.undo)
-    named = ((f"{step.verb} {step.site}".strip(), _PROOFS.get((step.verb, proof), proof)) for step, proof in proofs)
-    return tuple(Fact(name, proof) for name, proof in named if proof)
+    """A resumed run proves a fence again by flag only, as nobody can log in any more: its first proof counts."""
+    proofs: dict[str, str] = {}
+    for step in story.steps:
+        if not step.undo and (proof := text(step.evidence.get("proof"))):
+            proofs.setdefault(f"{step.verb} {step.site}".strip(), _PROOFS.get((step.verb, proof), proof))
+    return tuple(Fact(name, proof) for name, proof in proofs.items())
 
 
 def _gates(story: Story) -> Iterator[tuple[str, str, tuple[tuple[str, str], ...]]]:
