@@ -68,7 +68,8 @@ def _defined(word: str) -> Result:
             "As in `dr-ctl explain 22`, `dr-ctl explain DR-RUN-003` or `dr-ctl explain fence`; `dr-ctl --help` lists "
             f"the exit codes. The words are: {', '.join(words())}."
         )
-        raise UsageError(f"{word} is no exit code, no finding and no word of the glossary", remedy=remedy)
+        named = f"{word} is no exit code, no finding and no word of the glossary" if word else "nothing was named"
+        raise UsageError(named, remedy=remedy)
     return _explained(f"{of.word}: {of.meaning}", {"In the field: ": of.field, "Seen in:      ": of.where}, of)
 
 

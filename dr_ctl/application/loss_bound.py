@@ -11,7 +11,7 @@ from typing import Final
 
 from dr_ctl.application.estimates import objectives
 from dr_ctl.application.installation import OpenInstallation
-from dr_ctl.application.lost_site import LostSiteOutage, missing_package, out_of_lost
+from dr_ctl.application.lost_site import LostSiteOutage, last_served, missing_package, out_of_lost
 from dr_ctl.core.document import document
 from dr_ctl.core.errors import Unreachable
 from dr_ctl.core.findings import found
@@ -45,7 +45,7 @@ class LossBound:
         self.site, self._begun, self._once = lost, begun, once
         self._silent_since = datetime.fromisoformat(silent_since) if silent_since is not None else None
         self._ahead = timedelta(0)  # the least lead of a broker's clock over this machine's
-        self._installation = opened.installation
+        self._installation, self._runs = opened.installation, opened.runs
         self._fence_ends = not opened.topology.recipe.moves_parts  # nobody can send to a fenced site
         self._limits = objectives(opened.installation)
         self._supposed = False
@@ -151,8 +151,9 @@ class LossBound:
     def _instead(self) -> str:
         """Name an alternative that may lose nothing. If its host refuses connections, only the broker has ended."""
         if self._read is not None:
-            command = f"`dr-ctl abort` where a run is open, else `dr-ctl unfence {self.site}`"
-            return f"open {self.site} again, which loses nothing ({command})"
+            site = last_served(self._installation, self._runs)[1] or self.site
+            command = f"`dr-ctl abort` where a run is open, else `dr-ctl unfence {site}`"
+            return f"open {site} again, which loses nothing ({command})"
         if self._host_lives:
             return f"start the broker of {self.site} again (its host answers, its ports refuse), which may lose nothing"
         return f"bring {self.site} back, which may lose nothing"

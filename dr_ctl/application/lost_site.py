@@ -207,6 +207,14 @@ def outage_start(installation: Installation, runs: Runs) -> OutageStart:
     return OutageStart(stamp(at), since)
 
 
+def another_served_last(spec: Spec, snapshot: Snapshot, opened: OpenInstallation) -> Iterator[Finding]:
+    """Find that an unfence would open the site that waited, where neither site is open."""
+    if spec.operation == UNFENCE and {*snapshot.roles.values()} == {Role.STANDBY}:
+        at, site, _ = last_served(opened.installation, opened.runs)
+        if at is not None and site == spec.target:
+            yield found("DR-UNFENCE-004", last=site, at=stamp(at), opened=opened.other(site))
+
+
 def last_served(installation: Installation, runs: Runs) -> tuple[datetime | None, str, str]:
     """Return the last time that a site served, the site, and the run that closed it, if any."""
     served = [

@@ -12,7 +12,7 @@ from typing import Final
 from dr_ctl.application import plans
 from dr_ctl.application.installation import OpenInstallation, shared_addresses
 from dr_ctl.application.loss_bound import LossBound
-from dr_ctl.application.lost_site import already_moved, reword_refusal, with_cause_of_silence
+from dr_ctl.application.lost_site import already_moved, another_served_last, reword_refusal, with_cause_of_silence
 from dr_ctl.application.standing import agent_findings
 from dr_ctl.core.errors import BrokerError, UsageError
 from dr_ctl.core.findings import found
@@ -130,7 +130,8 @@ class Request:
             decided = self._without_mistakes(decided, snapshot)
         planned = plan_of(decided)
         differences = self.exposure.differ() if self.exposure is not None and planned is not None else ()
-        further = (*differences, *opened.unverified(), *agent_findings(opened, snapshot))
+        last = another_served_last(spec, snapshot, opened)
+        further = (*differences, *last, *opened.unverified(), *agent_findings(opened, snapshot))
         planned = None if planned is None else self._based(planned, with_queues((*planned.findings, *further), spec))
         if isinstance(decided, Plan) and planned is not None:
             return planned if self.saved is None else plans.same(self.saved.plan, planned, self.saved.path)

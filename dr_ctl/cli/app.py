@@ -4,6 +4,7 @@ completion stay instant."""
 from __future__ import annotations
 
 import gc
+import re
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -36,6 +37,7 @@ for added in (runs_app, runbook_app, rpo_app, link_app):
     app.add_typer(added, name=str(added.info.name))
 
 METRICS = Annotated[str | None, option("--metrics HOST:PORT", "Serve /metrics, /health and /ready there.")]
+_EXTRA = re.compile(r"extra argument\S* \((\S+)\)")  # a site that was typed without its --to
 _REINSTATES = "The monitor reinstates a lost site once it is back, under the lock."
 _UNFENCES = "The monitor opens the site that served last if a restart closed it, under the lock."
 _QUARANTINES = "The monitor keeps a lost site out again if a restart let it in, under the lock."
@@ -156,7 +158,7 @@ def explain(
         argument(
             "CODE|ID|WORD", "An exit code or outcome, a finding's id, as DR-RUN-003, or a word of dr-ctl's, as fence."
         ),
-    ],
+    ] = "",
 ) -> Result:
     """Explain an exit code or a finding: meaning, command to type, costs, undo. Or a word: the field's word for it."""
     del session  # explaining needs neither settings nor brokers
@@ -266,6 +268,8 @@ def run(arguments: list[str], session: Session | None = None) -> int:
         _, _, command = error.ctx.command_path.partition(" ") if error.ctx is not None else ("", "", "")
         remedy = f"See `dr-ctl {command} --help`.".replace("  ", " ")
         text = error.format_message()
+        if (extra := _EXTRA.search(text)) and any("--to" in param.opts for param in error.ctx.command.params):
+            remedy = f"`dr-ctl {command} --to {extra[1]}`."
         result = Result(ExitCode.USAGE, text, (Finding("DR-USAGE", Severity.ERROR, text, remedy),))
     except Exception as error:  # noqa: BLE001 - before any command: it could not be loaded, or was stopped
         command, result = "", failed(error, verbose="--verbose" in arguments)
