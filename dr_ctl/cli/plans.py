@@ -16,8 +16,8 @@ def plan_text(plan: Plan) -> str:
         if step.verb == NO_RETURN:
             lines.append(f"{step.number:3}. --- point of no return: {step.summary} ---")
             continue
-        units = {"stable": "readings"}
-        limits = ", ".join(f"{name} {value:g} {units.get(name, 's')}" for name, value in step.limits.items())
+        names, units = {"lost": "waits for the lost site"}, {"stable": "readings"}
+        limits = ", ".join(f"{names.get(it, it)} {value:g} {units.get(it, 's')}" for it, value in step.limits.items())
         lines.append(f"{step.number:3}. {step.verb}: {step.summary}{f'  [{limits}]' if limits else ''}")
         lines += [f"       {text}" for text in _calls(step.calls, has_pairs=has_pairs)]
     lines.append("")
