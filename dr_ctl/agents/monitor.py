@@ -7,10 +7,8 @@ its memory.
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
@@ -18,7 +16,7 @@ from typing import Final
 from dr_ctl.agents.exposing import Metric, Sample, ServedState
 from dr_ctl.core.document import document
 from dr_ctl.core.errors import DrCtlError, EnvironmentFault
-from dr_ctl.core.model import ExitCode, Finding, by_key, total
+from dr_ctl.core.model import ExitCode, Finding, total
 from dr_ctl.core.system import BackgroundTask, boottime_s, in_background, system
 from dr_ctl.rpo.estimate.request import Estimating, Request
 from dr_ctl.rpo.history.row import OUTFLOW_READING_KINDS, Row, Takeover
@@ -139,7 +137,7 @@ class Monitor:
         """Keep the rows of a reading, or those of the kinds in `only`. Return the time of the answers, and whether a
         site or a broker changed; a change is written to disk at once."""
         at = system().now() - timedelta(seconds=polled.ago_s)
-        rows = history_rows(polled.snapshot, at, polled.took_s)
+        rows = polled.snapshot.recorded(at, polled.took_s)
         silent = {(broker.site, broker.pair) for broker in polled.snapshot.brokers if broker.silent is not None}
         now = system().monotonic()
         self._silent = {broker: self._silent.get(broker, now) for broker in silent}
@@ -235,30 +233,6 @@ def served_state(
     answers = any(broker.silent is None for broker in reading.snapshot.brokers)
     good_for_s = max(RECENT_S, 3 * monitor.every_s)
     return ServedState(reading.trouble is None, document(reading), [*metrics, *figures], answers, good_for_s, problems)
-
-
-def history_rows(snapshot: Snapshot, at: datetime, took_s: float = 0.0) -> list[Row]:
-    """Make the rows of one reading, which was answered `at` that time and took `took_s`: the site's role for every
-    broker, then the rows of the topology."""
-    took_ms = math.ceil(took_s * 1000)
-    roles = [
-        Row(ts=at, site=broker.site, pair=broker.pair, kind="site", name=snapshot.roles[broker.site].value,
-            start=broker.start, took_ms=took_ms)
-        for broker in snapshot.brokers
-    ]  # fmt: skip
-    rows = snapshot.rows(at)
-    counted = by_key(((row.site, row.pair), row) for row in rows if row.kind == "queue")
-
-    def with_queues(row: Row) -> Row:
-        """Add the sums of the queues' counters to a mixed outflow, because files keep these of each reading."""
-        queues = counted.get((row.site, row.pair), ())
-        added = total(queue.added for queue in queues)
-        if not queues or added is None:
-            return row
-        acked = (queue.removed if queue.acked is None else queue.acked for queue in queues)
-        return replace(row, queues_added=added, queues_acked=sum(count or 0 for count in acked))
-
-    return [*roles, *(with_queues(row) if row.kind == "mixed" else row for row in rows)]
 
 
 class Refresher:

@@ -17,7 +17,7 @@ from dr_ctl.core.errors import Unreachable
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, Role, Severity, brief, total
 from dr_ctl.core.notation import matches
-from dr_ctl.core.system import in_background, stamp, system
+from dr_ctl.core.system import boottime_s, in_background, stamp, system
 from dr_ctl.engine.ending import bounds_text
 from dr_ctl.engine.plan import Accepted, Spec
 from dr_ctl.rpo.bounds.result import QUOTED_FOR_S, Bound, Bounds, ClassBound, Loss, LostSite, QueueBound
@@ -53,6 +53,7 @@ class LossBound:
         self._read: tuple[Snapshot, datetime] | None = None
         self._by_history: tuple[object, Bounds] | None = None  # keyed by the time of the loss and the clocks
         self._differing = set[str]()  # these queues may differ between the sites without a fault
+        self._own: Sequence[Row] = ()  # of a reading in which all brokers of the site answered
         self._live: Sequence[Row] = ()  # the counts of the other site's queues while no client works there
         self._host_lives = False
         # A run that accepted `unknown` began while the bound was not known.
@@ -80,6 +81,10 @@ class LossBound:
         is_shipped = waits and any(link.outflow is not None for link in snapshot.links())
         rows = snapshot.rows(now) if is_shipped else ()
         self._live = [row for row in rows if row.site != self.site and row.kind == "queue"]
+        made = snapshot.made or snapshot
+        if made.asked_s is not None and all(broker.silent is None for broker in made.brokers_at(self.site)):
+            answered = {broker.site for broker in made.brokers if broker.silent is None}
+            self._own = [row for row in made.recorded(now, boottime_s() - made.asked_s) if row.site in answered]
         self._host_lives = role is Role.DOWN and all(
             isinstance(broker.silent, Unreachable) and broker.silent.refused for broker in own
         )
@@ -225,9 +230,11 @@ class LossBound:
     def _read_history(self) -> Bounds:
         try:
             from dr_ctl.rpo.bounds.bounds import bounds  # noqa: PLC0415 - loaded by then, beside the first reading
+            from dr_ctl.rpo.history.files import keep  # noqa: PLC0415 - as above
         except ModuleNotFoundError as error:
             # The bounds are not known, and a finding names the missing package.
             return Bounds(self.site, Loss(None, None), Bound(None, None), findings=(missing_package(error),))
+        keep(self._installation.history.near, self._own)
         return bounds(
             self._installation.history,
             self._asked(),

@@ -229,7 +229,7 @@ def _allowed(request: Request, decided: Plan, how: RunOptions, snapshot: Snapsho
         approved = plans.permit(request.opened.installation, request.spec, request.saved, runs)
     if isinstance(approved, Result):
         return approved
-    cost_text = partial(cost, decided, snapshot, request.exposure, runs)
+    cost_text = partial(cost, decided, snapshot, request.exposure, runs, is_resumed=request.past is not None)
     if (why_not := caller.why_not(lambda: caller.people.agrees(decided, cost_text()), yes=how.yes)) is None:
         return approved
     return _declined(why_not, decided.findings)
@@ -372,8 +372,8 @@ def _past_no_return(past: RunState, snapshot: Snapshot, files: RunFiles) -> Resu
     return None if finding is None else Result.of(ExitCode.PRECHECK_FAILED, finding, run=files.name)
 
 
-def cost(plan: Plan, snapshot: Snapshot, exposure: LossBound | None, runs: Runs) -> str:
-    """The cost of a failover or of a planned move; empty for any other operation."""
+def cost(plan: Plan, snapshot: Snapshot, exposure: LossBound | None, runs: Runs, *, is_resumed: bool = False) -> str:
+    """The cost of a failover or of a planned move; empty otherwise. The limit of a resumed run may be over already."""
     operation = plan.spec.operation
     if operation == FAILOVER and exposure is not None:
         bounds = bounds_text(exposure.bounds())
@@ -381,7 +381,7 @@ def cost(plan: Plan, snapshot: Snapshot, exposure: LossBound | None, runs: Runs)
     if operation not in _PLANNED:
         return ""
     max_s = plan.spec.max_outage_s
-    limit = "" if max_s is None else f", at most {duration(max_s)} (then it is undone)"
+    limit = "" if max_s is None or is_resumed else f", at most {duration(max_s)} (then it is undone)"
     kept = "messages that clients hold are delivered again" if plan.spec.cut_in_flight else "no loss, no duplicates"
     outage = _outage_text(plan, snapshot, runs)
     return f"expected outage for {_clients(plan, snapshot, plan.source)}: {outage}{limit}; {kept}"
@@ -409,7 +409,5 @@ def _outage_text(plan: Plan, snapshot: Snapshot, runs: Runs) -> str:
 def _earlier_outages(runs: Runs) -> Sequence[float]:
     """Return the outages of the last successful planned moves, by the runs of this STATE."""
     moves = (record(files) for files in reversed(runs.all()) if {*files.name.split("-")[1:2]} & {*_PLANNED})
-    outages = (
-        move.out for move in moves if move.exit_code in (ExitCode.OK, ExitCode.WARNINGS) and move.out is not None
-    )
+    outages = (run.out for run in moves if run.exit_code in (ExitCode.OK, ExitCode.WARNINGS) and run.out is not None)
     return [*islice((out.at_most_s for out in outages if out.at_most_s is not None), _MOVES_FOR_FORECAST)]

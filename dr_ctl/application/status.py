@@ -197,12 +197,13 @@ def unknown(error: DrCtlError) -> Result:
 def _judged(caller: Caller, opened: OpenInstallation, snapshot: Snapshot) -> Result:
     now, debts = system().now(), pending_debts(caller, snapshot).debts
     assessment = Assessment.of(opened, snapshot, snapshot.links())
-    problems = paged(assessment, debts, lost_site.last_sample(opened.installation), now)
+    last_sample = lost_site.last_sample(opened.installation)
+    problems = paged(assessment, debts, last_sample, now)
     health = problems[0].page or Health.OK if problems else Health.OK
     site, run = assessment.served_by, assessment.open_run
     bounds = assessment.if_lost(site).now() if site is not None else None
-    read_at = bounds.lost.read_at if bounds is not None else None
-    sample_s = max(0.0, (system().now() - read_at).total_seconds()) if read_at is not None else None
+    sampled_at = last_sample.at if bounds is not None else None
+    sample_s = None if sampled_at is None else max(0.0, (now - sampled_at).total_seconds())
     rehearsed = rehearsing.last(opened.runs)
     days = None if rehearsed is None else (now - rehearsed).days
     serves = site if site and not (lost_site.keeps_roles_out(snapshot, site) or split_brain(problems)) else None

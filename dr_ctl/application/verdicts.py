@@ -254,9 +254,7 @@ class Assessment:
 
 def besides(findings: Sequence[Finding], lost: str) -> tuple[Finding, ...]:
     """Leave out findings that only report the silence of a lost site."""
-    return tuple(
-        finding for finding in findings if finding.id != "DR-SITE-001" or not finding.text.startswith(f"{lost}/")
-    )
+    return tuple(row for row in findings if row.id != "DR-SITE-001" or not row.text.startswith(f"{lost}/"))
 
 
 def default_target(snapshot: Snapshot, operation: str) -> str | None:
@@ -318,8 +316,7 @@ def planned_as_if_lost(opened: OpenInstallation, asked: Spec, lost: str) -> Resu
     assert request.exposure is not None  # a failover has one
     reading: Snapshot = opened.topology.observe()
     snapshot = reading.as_if_lost(lost)
-    supposed = reading.roles[lost] is not Role.DOWN
-    request.exposure.saw(snapshot, supposed=supposed)
+    request.exposure.saw(snapshot, supposed=reading.roles[lost] is not Role.DOWN)
     decided = request.decide(snapshot)
     if isinstance(decided, Refusal) and decided.plan is not None:
         decided = decided.plan

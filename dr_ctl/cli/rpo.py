@@ -138,9 +138,7 @@ def estimate_table(data: Mapping[str, Any], objectives: Objectives | None) -> st
         rows += _rows(of_class, limits.get(queues, {}), names)
     allowed = "allowed at p99" if any(row[-1] for row in rows) else ""
     lines = [table(("", "", *_COLUMNS, allowed), rows, numbers=range(2, 8)), _LEGEND]
-    parts = [
-        f"{queue['name']} {queue['share']:.0%} (at most {queue['most']} in one sample)" for queue in data["queues"]
-    ]
+    parts = [f"{row['name']} {row['share']:.0%} (at most {row['most']} in one sample)" for row in data["queues"]]
     lines += [f"most was likely lost of {', '.join(parts)}"] if parts else []
     lines += [f"- {advice}" for advice in data["advice"]]
     window = data["window"]

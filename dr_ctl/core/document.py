@@ -68,9 +68,7 @@ def _keys(of: Any) -> tuple[tuple[str, str, Mapping[str, Any]], ...]:
 
 
 def derived_of(of: type) -> Mapping[str, property]:
-    return {
-        name: value for base in reversed(of.__mro__) for name, value in vars(base).items() if type(value) is derived
-    }
+    return {name: item for base in reversed(of.__mro__) for name, item in vars(base).items() if type(item) is derived}
 
 
 def document(value: object) -> Any:

@@ -114,16 +114,17 @@ class OutageTooLong(Exception):
 
 class Outage:
     """The time that a run has kept clients out, from the first call of its fence, and the limit of that time. A resumed
-    run counts the time since its predecessor's fence too, but has the whole limit again; otherwise a late resume could
-    only undo. The start of a lost site's outage is not known: nobody recorded the loss."""
+    run counts on from its predecessor's fence; where the limit is over by then, it has the whole limit again, because
+    it could only undo otherwise. The start of a lost site's outage is not known: nobody recorded the loss."""
 
     def __init__(self, journal: Journal, limit_s: float | None, *, start_known: bool) -> None:
         self.limit_s, self._start_known = limit_s, start_known
         self._since: float | None = None
         self._counted_from: float | None = None
         if start_known and (fenced := fenced_at(journal.entries())) is not None:
-            self._counted_from = system().monotonic()
-            self._since = self._counted_from - (system().now() - fenced).total_seconds()
+            now, out_s = system().monotonic(), (system().now() - fenced).total_seconds()
+            self._since = now - out_s
+            self._counted_from = now if limit_s is not None and out_s >= limit_s else self._since
 
     def begins(self) -> None:
         if self._start_known and self._since is None:

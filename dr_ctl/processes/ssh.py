@@ -79,6 +79,5 @@ def _run(arguments: Sequence[str], stdin: bytes, timeout_s: float) -> subprocess
 
 def _last_line(process: subprocess.CompletedProcess[bytes]) -> str:
     lines = process.stderr.decode("utf-8", "replace").split("\n")
-    return next(
-        (line.strip() for line in reversed(lines) if line.strip()), f"{PROGRAM} ended with {process.returncode}"
-    )
+    written = (line.strip() for line in reversed(lines) if line.strip())
+    return next(written, f"{PROGRAM} ended with {process.returncode}")

@@ -206,9 +206,7 @@ def _held(story: Story) -> float | None:
     """Return the seconds for which taking in a lost site paused delivery at the serving site, or None without a
     pause."""
     for step in reversed(story.of("reinstate")):
-        pauses = [
-            made for made in step.calls if made.call.get("goal") == Goal.PAUSE.value and made.outcome != "refused"
-        ]
+        pauses = [row for row in step.calls if row.call.get("goal") == Goal.PAUSE.value and row.outcome != "refused"]
         if pauses:
             lifted = [made.ended for made in step.calls if made.call.get("goal") == Goal.RESUME.value]
             end = max((ended for ended in lifted if ended is not None), default=step.ended)

@@ -57,9 +57,7 @@ class CallMade:
     @property
     def request(self) -> str:
         operation = text(self.call.get("operation")).partition("(")[0]
-        arguments = ", ".join(
-            json.dumps(argument, ensure_ascii=False) for argument in items(self.call.get("arguments"))
-        )
+        arguments = ", ".join(json.dumps(value, ensure_ascii=False) for value in items(self.call.get("arguments")))
         return f"{operation}({arguments}) on {text(self.call.get('bean'))}"
 
     @property

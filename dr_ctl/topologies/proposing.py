@@ -266,9 +266,7 @@ def _agent(place: BrokerAddress, listener: Listener) -> Key:
         "password": secret,
         "connector": listener.name,
     }
-    return Key(
-        "sync", login, "the login of the agent `dr-ctl sync`, at a listener that a fence leaves open", sure=False
-    )
+    return Key("sync", login, "the login of the agent `dr-ctl sync`, at a listener that fences leave open", sure=False)
 
 
 def _shared_store(local: BrokerAddress, peer: BrokerAddress) -> Proposal | None:

@@ -8,7 +8,6 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from dr_ctl.agents.monitor import history_rows
 from dr_ctl.rpo.history.writer import Writer
 from tests.topologies.mirror.views import at_both, snapshot
 
@@ -26,7 +25,7 @@ def main() -> None:
     at = datetime(2026, 3, 1, tzinfo=UTC)
     writer = Writer(Path(sys.argv[1]))
     for number in range(LOOKS):
-        rows = history_rows(snapshot(*views), at + timedelta(seconds=5 * number))
+        rows = snapshot(*views).recorded(at + timedelta(seconds=5 * number))
         writer.add(rows)
         if number == LOOKS // 2:
             writer.flush()

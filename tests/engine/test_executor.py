@@ -7,7 +7,7 @@ import signal
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import pytest
 
 from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.core.model import ExitCode, Json, Role
+from dr_ctl.core.system import system
 from dr_ctl.engine import journal as journal_module
 from dr_ctl.engine.context import JournalledStep, Outage, StopAtOnce, StopRequest, restored_handlers, stop_request
 from dr_ctl.engine.executor import Answer
@@ -448,6 +449,18 @@ def test_a_hold_waits_and_can_be_stopped(tmp_path: Path) -> None:
     ended = at.go(listener=lambda event: value.append(event.left_s) if isinstance(event, WaitProgress) else None)
     assert ended.code is ExitCode.OK
     assert value[0] == pytest.approx(0.05, abs=0.02)
+
+
+@pytest.mark.parametrize(("out_s", "left_s"), [(90, 30), (124, 120)])  # once it is over, it could only be undone
+def test_a_resumed_run_has_what_is_left_of_the_limit(
+    path: Path, monkeypatch: pytest.MonkeyPatch, out_s: float, left_s: float
+) -> None:
+    monkeypatch.setattr("dr_ctl.engine.context.fenced_at", lambda _: system().now() - timedelta(seconds=out_s))
+    with closing(Journal(path)) as journal:
+        journal.run(a_plan(), {})
+        outage = Outage(journal, 120, start_known=True)
+
+    assert (outage.so_far_s(), outage.left_s()) == pytest.approx((out_s, left_s), abs=1)
 
 
 def test_a_move_is_undone_when_clients_would_be_out_for_too_long_from_the_fence_on(tmp_path: Path) -> None:

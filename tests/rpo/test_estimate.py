@@ -510,15 +510,9 @@ KNOWN: dict[str, Case] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("rows", "now_s", "more", "said", "expected"), KNOWN.values(), ids=KNOWN)
-def test_what_is_known(
-    tmp_path: Path,
-    rows: Any,
-    now_s: float,
-    more: dict[str, Any],
-    said: Callable[[EstimateAnswer], Any],
-    expected: object,
-) -> None:
+@pytest.mark.parametrize("name", KNOWN)
+def test_what_is_known(tmp_path: Path, name: str) -> None:
+    rows, now_s, more, said, expected = KNOWN[name]
     write(rows, tmp_path)
 
     assert said(estimated(tmp_path, now_s=now_s, **more)) == expected

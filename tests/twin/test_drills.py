@@ -33,7 +33,7 @@ from tests.rpo.files import write
 from tests.timeouts import impatient, time_now
 from tests.twin.conftest import LATER
 from tests.twin.matrix import ACCEPTED, done, edited, serving
-from tests.twin.subject import until
+from tests.twin.subject import Subject, until
 
 README = Path(__file__).parents[2] / "README.md"
 NUMBER = re.compile(r"\d+(?:\.\d+)?")
@@ -149,6 +149,27 @@ def test_a_lost_site_has_one_price_before_and_after(twin: PlayedTwin, types: Per
     assert re.search(r"DR-LOSS-001  up to 1[01]\d\d message\(s\) may be lost, the objectives allow 0; ", refused.out)
     for screen in screens:
         assert (screen.code, len(re.findall(exposure, screen.out))) == (0, 1), screen.out
+
+
+def test_a_loss_has_one_bound_wherever_it_is_asked_and_none_below_what_a_command_read(
+    twin: PlayedTwin, dr_ctl: Command
+) -> None:
+    """No monitor runs any more when five messages come that the link does not ship, and then the site dies. Another
+    five may have come after the reading."""
+    done(dr_ctl("monitor", "--for", "12s"))
+    twin.cut()
+    Subject(twin).put("london", "orders.in", 5)
+    move = ("failover", "--to", "paris")
+
+    asked = [dr_ctl(*words) for words in (("status",), ("check",), ("plan", *move, "--as-if-lost", "london"))]
+    verdict = dr_ctl("validate").document["data"]["operations"]["failover"]["verdict"]
+    twin.kill("london")
+    asked += [dr_ctl(*move, "--dry-run"), done(dr_ctl(*move, "--yes", "--accept-loss", "10"))]
+
+    bounds = [ended.document["data"]["bounds"]["lost"] for ended in asked]
+    assert [(lost["likely"], lost["at_most"]) for lost in bounds] == [(5, 10)] * len(asked)
+    assert "if london is lost: refused without --accept-loss 10: likely 5, at most 10 message(s) may be lost" in verdict
+    assert [ended.code for ended in asked] == [0, 1, 0, 11, 0]
 
 
 Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]

@@ -3,6 +3,7 @@ the latest moment at which the site can have served, and a sum in words that an 
 ("A failover's bounds") says how each bound is made. The total is the sum over the pairs; a figure that was not read for
 one pair makes it unknown, never zero."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -13,7 +14,7 @@ import numpy as np
 
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Role, Severity, brief, total
-from dr_ctl.core.notation import if_known
+from dr_ctl.core.notation import duration, if_known
 from dr_ctl.core.system import stamp
 from dr_ctl.rpo.bounds.pair import Pair, likely
 from dr_ctl.rpo.bounds.readings import LONGEST_US
@@ -113,11 +114,11 @@ def because(pairs: Sequence[Pair], death: Death, likely: int | None, sites: tupl
     only = f", + {lost.apart}{may} only at {sites[0]} ({_named(only_at_site, sites)})" if lost.apart else ""
     text = (
         f"{expected}{lost.at_most} = {lost.at_reading} neither shipped nor consumed at the reading of "
-        f"{stamp(moment(lost.at_us))}{only}, + {_sent_since(lost, death)}"
+        f"{stamp(moment(lost.at_us))}{only}, + {_sent_since(pairs, lost, death)}"
     )
     if death.grows and lost.rate:
         until = "it is seen down" if death.how is EndEvidence.OPEN else "a monitor reads it again"
-        return f"{text}; it grows by up to {lost.rate:.0f} a second until {until}"
+        return f"{text}; it grows by up to {math.ceil(lost.rate)} a second until {until}"
     return text if death.how is EndEvidence.SUPPOSED else f"{text}; waiting does not change this"
 
 
@@ -136,8 +137,12 @@ def _named(queues: Sequence[Divergence], sites: tuple[str, str]) -> str:
     return brief([queue.text(*sites) for queue in queues])
 
 
-def _sent_since(lost: LossTerm, death: Death) -> str:
+def _sent_since(pairs: Sequence[Pair], lost: LossTerm, death: Death) -> str:
     assumed = " (assuming the highest rate of the last minutes)" if lost.since else ""
+    for pair in pairs:
+        if assumed and (gap := pair.burst_in_gap(lost.since)) is not None:
+            late = f"no reading for {duration((gap[1] - gap[0]) // SECOND_US)} from {stamp(moment(gap[0]))}"
+            assumed = f" (assuming that all messages of a gap came at once: {late})"
     return f"at most {lost.since} sent in the {lost.took_us / SECOND_US:.1f} s until {death.text}{assumed}"
 
 
@@ -182,7 +187,9 @@ def _of_pair(site: str, pair: Pair, death: Death, *, is_summed: bool) -> Iterato
             why = f"{pair.overtaken} message(s) came to the other site since, more than the rate before explains"
         yield found("DR-RPO-011", where=where, moment=stamp(moment(pair.lost_read_us)), why=why)
     elif pair.lost is not None and not is_summed:
-        yield found("DR-RPO-010", where=where, at=stamp(moment(pair.lost.at_us)), arrived=_sent_since(pair.lost, death))
+        yield found(
+            "DR-RPO-010", where=where, at=stamp(moment(pair.lost.at_us)), arrived=_sent_since([pair], pair.lost, death)
+        )
     # Lost acknowledgements left copies of processed messages at the other site.
     if unread := [name for name, number in pair.stale_copies.items() if number is None]:
         yield found("DR-RPO-021", pair=pair.name, site=site, unread=brief(unread))

@@ -23,7 +23,7 @@ from dr_ctl.rpo.core.cut import SHARED, Columns, Outflows
 from dr_ctl.rpo.core.queues import Queues
 from dr_ctl.rpo.core.starts import same_start
 from dr_ctl.rpo.core.step_functions import Figures, LagSeries
-from dr_ctl.rpo.history.newest import Recent
+from dr_ctl.rpo.history.newest import Recent, longest_us
 from dr_ctl.rpo.history.row import Row
 
 READINGS: Final = 5
@@ -129,6 +129,15 @@ class Pair:
     def duplicates(self) -> int | None:
         shipping = at_most(self.acknowledgements.all_queues) if self._is_paced else None
         return _with_divergence(total([shipping, *self.delivering.values()]), self.apart.duplicates())
+
+    def burst_in_gap(self, since: int) -> tuple[int, int] | None:
+        """Return the begin and the end of the gap that alone explains so many arrivals, if there is one."""
+        grids, us = self.messages.gaps_filled, self.readings.us
+        came = np.diff(grids.put.sum_of(self.messages.rows).low[0])
+        is_gap = np.diff(us)[np.searchsorted(us, grids.us[1:]) - 1] > longest_us(us)
+        ordinary, in_gap = (came[mask].max(initial=0) for mask in (~is_gap, is_gap))
+        at = int(np.searchsorted(us, grids.us[1:][is_gap][came[is_gap].argmax()])) if in_gap else 0
+        return (int(us[at - 1]), int(us[at])) if in_gap > 2 * ordinary and 2 * in_gap > since else None
 
     @property
     def lost_read_us(self) -> int | None:

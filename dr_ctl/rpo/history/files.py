@@ -59,6 +59,8 @@ OWN: Final = re.compile(r"(?P<begin>\d{8}T\d{6})-[0-9a-f]{32}\.parquet")
 TAILS: Final = "_tail-*.arrows"
 """A tail holds all readings of a site in the last minute, in the directory of their day. The monitor appends to it each
 second, and a failover's bound reads it. Other readers ignore the name, because the next file will have its rows."""
+KEPT: Final = ".command-{}.parquet"
+"""A command's own reading of a site, beside the days. Only a failover's bound reads it, until a monitor reads again."""
 _WORDS: Final = ("pair", "kind", "name", "start")
 WRITTEN: Final[Mapping[str, Any]] = {
     "compression": "zstd",
@@ -122,6 +124,21 @@ def rows_of_tail(path: Path) -> pa.Table:
         for batch in pa.ipc.open_stream(file):
             batches.append(batch)  # noqa: PERF402 - what came before an error counts
     return pa.Table.from_batches(batches, SCHEMA)
+
+
+def keep(root: Path, rows: Iterable[Row]) -> None:
+    """Keep a reading that a command made of both sites, because a later failover cannot ask the lost one. Who may not
+    write there has the bounds by the monitor's readings alone."""
+    for (_, site), table in tables_of(rows):
+        with suppress(OSError), written_whole(root / KEPT.format(site)) as file:
+            pq.write_table(table, file, **WRITTEN)
+
+
+def kept(root: Path, site: str) -> pa.Table:
+    """Return the rows of a site in the last reading that a command kept, if there is one."""
+    with suppress(OSError, pa.ArrowException):
+        return pq.read_table(root / KEPT.format(site), schema=SCHEMA)
+    return SCHEMA.empty_table()
 
 
 def begun(base: str) -> datetime | None:
@@ -361,7 +378,7 @@ class Sources:
 
     def __init__(self, near: Path, *others: Store) -> None:
         """`near`: the folder with the last minute of readings, which is always on this machine."""
-        self._near, self._stores = near, (Store.of(near), *others)
+        self.near, self._stores = near, (Store.of(near), *others)
 
     def newest_first(self, site: str, since: datetime | None = None, until: datetime | None = None) -> Iterator[Source]:
         """The files of one site, the newest first by their names, which begin with the time of their first reading.
@@ -382,9 +399,9 @@ class Sources:
 
     def tails(self, site: str) -> Iterator[Source]:
         """The files with a monitor's last minute, which may not be in the history yet."""
-        for day in sorted(self._near.glob("date=*"), reverse=True)[:2]:
+        for day in sorted(self.near.glob("date=*"), reverse=True)[:2]:
             for path in sorted((day / f"site={site}").glob(TAILS), reverse=True):
-                yield Source(self._stores[0], path.relative_to(self._near).as_posix())
+                yield Source(self._stores[0], path.relative_to(self.near).as_posix())
 
     def text(self, name: str) -> str | None:
         """Return the text of a file beside the history, in the store elsewhere, or None if there is none."""

@@ -29,6 +29,7 @@ from dr_ctl.rpo.history.files import (
     Sources,
     begun,
     folder_of,
+    kept,
     name_of,
     read,
     rows_of,
@@ -133,7 +134,8 @@ def recent(
     """Read backwards until every pair's outflow has been seen with some minutes before it, or the history is over.
 
     `pairs` are those that the settings name; without them, those that the newest readings name. Readings after
-    `until_us` are passed over, and counted. `other` is the site whose content is read beside."""
+    `until_us` are passed over, and counted. `other` is the site whose content is read beside. A reading that a command
+    has made and kept since is the last one."""
     rows, findings = read(history, lambda files: _Reading(files, site, frozenset(pairs), until_us, other).recent())
     if rows.is_empty and not rows.findings and not findings:  # an unread history is not an empty one
         findings.append(found("DR-RPO-001.of_site", site=site, place=history.shown))
@@ -152,6 +154,7 @@ def last_message(recorded: Recent) -> datetime | None:
             later = us.values.cast(pa.int64()).to_numpy()[1:]
             for counts in counters:
                 grown = np.diff(counts.values.cast(pa.float64()).to_numpy(zero_copy_only=False)) > 0
+                grown &= np.diff(us.values.cast(pa.int64()).to_numpy()) <= WINDOW_US
                 moved_us += [int(later[grown][-1])] if grown.any() else []
     return moment(max(moved_us)) if max(moved_us) else None
 
@@ -160,10 +163,9 @@ class _Reading:
     """A pass over the files: it reads roles and outflows alone as far back as it takes, then all of the last
     minutes."""
 
-    def __init__(
-        self, files: Sources, site: str, pairs: frozenset[str], until_us: int, other: str | None = None
-    ) -> None:
+    def __init__(self, files: Sources, site: str, pairs: frozenset[str], until_us: int, other: str | None) -> None:
         self._files, self._site, self._pairs, self._until_us, self._other = files, site, pairs, until_us, other
+        self._kept = {of: kept(files.near, of) for of in (site, other) if of is not None}
         self._sources: list[Source] = []
         self._roles: dict[str, list[Ints]] = defaultdict(list)
         self._named: set[str] = set()
@@ -174,10 +176,11 @@ class _Reading:
     def recent(self) -> Recent:
         self._read_backwards()
         spans, bad = self._spans()
+        spans = self._continued(spans)
         roles = {role: np.setdiff1d(np.concatenate(moments), bad) for role, moments in self._roles.items()}
         pairs = set(self._pairs or self._named)
         ends = [end for span in spans.values() for end in span]
-        table = self._rows(self._sources, min(ends), max(ends), bad) if ends else NO_ROWS
+        table = self._rows(self._site, self._sources, min(ends), max(ends), bad) if ends else NO_ROWS
         counts = len(self._later), not self._sources
         return Recent(pairs, spans, table, roles, self._findings, *counts, compared=self._compared(spans, bad))
 
@@ -233,10 +236,24 @@ class _Reading:
             return True
         return (self._pairs or self._named) <= spans.keys() and all(oldest_us <= begin for begin, _ in spans.values())
 
-    def _rows(self, sources: Iterable[Source], begin: int, end: int, bad: Ints) -> pa.Table:
+    def _continued(self, spans: dict[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
+        """Continue recorded readings by the kept one, unless a later one is recorded: the counts of readings that
+        overlap may be in any order."""
+        rows = self._kept[self._site]
+        at, last_us = rows.filter(pc.equal(rows["kind"], "site")), max((last for _, last in spans.values()), default=0)
+        us = at["ts"].cast(pa.int64()).to_pylist()
+        if not us or not last_us < us[0] - at["took_ms"][0].as_py() * 1000 <= self._until_us:
+            self._kept = {}
+            return spans
+        self._roles[at["name"][0].as_py()].append(np.array(us[:1]))
+        read = set(rows.filter(pc.is_in(rows["kind"], pa.array(OUTFLOWS)))["pair"].to_pylist())
+        return {pair: (begin, us[0] if pair in read else end) for pair, (begin, end) in spans.items()}
+
+    def _rows(self, site: str, sources: Iterable[Source], begin: int, end: int, bad: Ints) -> pa.Table:
         """Return the rows of that time, without readings that have a wrong time."""
         within = (pc.field("ts") >= moment(begin)) & (pc.field("ts") <= moment(min(end, self._until_us)))
-        table = _with_equal_start_ids(rows_of(sources, self._findings, where=within))
+        last = self._kept.get(site, SCHEMA.empty_table()).filter(within)
+        table = _with_equal_start_ids(pa.concat_tables([rows_of(sources, self._findings, where=within), last]))
         us = table["ts"].cast(pa.int64())
         return table.append_column("us", us).filter(pc.invert(pc.is_in(us, pa.array(bad))))
 
@@ -248,12 +265,14 @@ class _Reading:
         for pair, (_, last) in spans.items():
             is_answer = (pc.field("kind") == "site") & pc.field("start").is_valid() & (pc.field("pair") == pair)
             is_answer &= pc.field("ts") <= moment(last)
-            if (answered := _last(self._files, self._other, is_answer)) is None:
+            last_rows = self._kept.get(self._other, SCHEMA.empty_table()).filter(is_answer)
+            answered = pc.max(last_rows["ts"]).as_py() or _last(self._files, self._other, is_answer)
+            if answered is None:
                 continue
             end = micros(answered)
             begin = end - COMPARED_US
-            both = (self._near(site, begin, end) for site in (self._site, self._other))
-            own, peer_rows = (self._rows(sources, begin, end, bad) for sources in both)
+            both = ((site, self._near(site, begin, end)) for site in (self._site, self._other))
+            own, peer_rows = (self._rows(*sources, begin, end, bad) for sources in both)
             compared[pair] = Recent({pair}, {pair: (begin, end)}, own, peer_rows=peer_rows)
         return compared
 

@@ -151,10 +151,8 @@ def _documents(source: Path) -> list[dict[str, Any]]:
     return documents
 
 
-def _browsed(
-    source: Path, documents: list[dict[str, Any]], export: Export, property_name: str | None
-) -> Iterator[Held]:
-    for number, reply in enumerate(documents, 1):
+def _browsed(source: Path, replies: list[dict[str, Any]], export: Export, property_name: str | None) -> Iterator[Held]:
+    for number, reply in enumerate(replies, 1):
         place = f"{source}: document {number}"
         queue = _queue_of(str(reply["request"]["mbean"]))
         try:
@@ -228,9 +226,7 @@ def ledgers(arguments: Sequence[str], scratch: Path, *, property_name: str | Non
 
     Raises UsageError for the first that is none, with the place and the remedy.
     """
-    return [
-        _ledger(argument, scratch / f"{number}.parquet", property_name) for number, argument in enumerate(arguments)
-    ]
+    return [_ledger(given, scratch / f"{number}.parquet", property_name) for number, given in enumerate(arguments)]
 
 
 def sizes(arguments: Sequence[str]) -> dict[str, int]:

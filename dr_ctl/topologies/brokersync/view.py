@@ -95,7 +95,7 @@ class SyncLink(Link["BrokerView"]):
         whose copies are not removed at the peer yet, and the depth there."""
         view = self.view
         for name, copies in self._flows.items():
-            local, remote = view.by_name.get(name), peer.by_name.get(name) if peer is not None else None
+            local, other = view.by_name.get(name), peer.by_name.get(name) if peer is not None else None
             missing, count = self._count_differences(name, peer)
             missing = missing if view.open or copies is None else copies.depth
             if missing is None:
@@ -106,13 +106,11 @@ class SyncLink(Link["BrokerView"]):
                 row = replace(local.row(view, at), delivering=None, link=self.attached)
                 yield replace(row, kind="mirror", depth=missing)
                 yield replace(row, kind="acks", depth=count, added=0, removed=0, oldest_ms=None)
-            if copies is None or not view.open or count is None or local is None or remote is None:
+            if copies is None or not view.open or count is None or local is None or other is None:
                 continue
             row = replace(local.row(view, at), delivering=None, added=None, removed=None, oldest_ms=None)
-            yield replace(row, kind="staged", depth=remote.depth)
-            yield replace(
-                row, kind="acks", depth=count, added=local.removed, removed=remote.removed, link=self.attached
-            )
+            yield replace(row, kind="staged", depth=other.depth)
+            yield replace(row, kind="acks", depth=count, added=local.removed, removed=other.removed, link=self.attached)
 
     def stake(self, peer: BrokerView | None) -> Stake:
         return Stake.of({name: self._count_differences(name, peer) for name in self._flows})

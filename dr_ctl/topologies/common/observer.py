@@ -9,7 +9,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from dr_ctl.core.errors import BrokerError, Passive, TimedOut, Unreachable
 from dr_ctl.core.model import total
-from dr_ctl.core.system import BackgroundTask, all_ended, in_background, in_parallel, stamp, system
+from dr_ctl.core.system import BackgroundTask, all_ended, boottime_s, in_background, in_parallel, stamp, system
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.ports import Move
 from dr_ctl.jolokia.client import READ_S
@@ -224,7 +224,8 @@ class Observer(Generic[V_co, A_co]):
                 break
             system().sleep(self.timeouts.apart_s)
             before, after = snapshot, self.read_once(min_timeout_s=min_timeout_s)
-            snapshot = self._with_movement(before, self._reads.snapshot(_correct_roles(before, after)))
+            corrected = replace(self._reads.snapshot(_correct_roles(before, after)), asked_s=after.asked_s)
+            snapshot = self._with_movement(before, corrected)
         return snapshot
 
     def observe_over(self, seconds: float) -> Snapshot[V_co]:
@@ -239,7 +240,8 @@ class Observer(Generic[V_co, A_co]):
 
     def read_once(self, *, min_timeout_s: float = 0.0) -> Snapshot[V_co]:
         """Read both sites once. A site that may be lost is given `min_timeout_s`, whatever was spent on it before."""
-        return self._snapshot(self.ask_all(partial(self._view, min_timeout_s=min_timeout_s), self.all()))
+        asked_s, ask = boottime_s(), partial(self._view, min_timeout_s=min_timeout_s)
+        return replace(self._snapshot(self.ask_all(ask, self.all())), asked_s=asked_s)
 
     def poll(self, *, full: bool) -> TimedReading[Snapshot[V_co]] | None:
         """Read everything for a watch, or only the outflows; return None if a broker cannot be read so."""

@@ -3,6 +3,7 @@ baseline is the state before a run of everything that dr-ctl may change: an undo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -11,7 +12,7 @@ from typing import Any, ClassVar, Final, Generic, Self, TypeVar
 
 from dr_ctl.core.errors import BrokerError, TimedOut, Unreachable
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import Finding, Json, Role, Severity, brief, by_key
+from dr_ctl.core.model import Finding, Json, Role, Severity, brief, by_key, total
 from dr_ctl.core.notation import if_known
 from dr_ctl.engine.debts import Debt, DebtKind
 from dr_ctl.engine.lease import LOCK, LockDocument, LockReading
@@ -71,7 +72,8 @@ V_co = TypeVar("V_co", bound=Broker, covariant=True)
 @dataclass(frozen=True)
 class Snapshot(Generic[V_co]):
     """A reading of both sites. `traffic` is how much each pair's queues changed between two readings that were `took_s`
-    apart; `before` is the first of the two."""
+    apart; `before` is the first of the two. `asked_s` is when the brokers were asked, by `boottime_s`, or None where a
+    monitor records the reading. `made` is the reading itself, where this one supposes that a site is lost."""
 
     kept_aside: ClassVar[str] = "DR-RECONCILE-003"
     """The id of the finding on messages that a reinstatement moved aside."""
@@ -81,12 +83,12 @@ class Snapshot(Generic[V_co]):
     before: Snapshot[V_co] | None = None
     took_s: float = 0.0
     workloads: Sequence[WorkloadSnapshot] = ()
+    asked_s: float | None = None
+    made: Snapshot[V_co] | None = None
 
     @property
     def roles(self) -> Mapping[str, Role]:
-        return {
-            site: _role_of_site([broker.role for broker in brokers.values()]) for site, brokers in self.sites.items()
-        }
+        return {site: _role_of_site([broker.role for broker in pairs.values()]) for site, pairs in self.sites.items()}
 
     @property
     def one_store(self) -> bool:
@@ -203,6 +205,29 @@ class Snapshot(Generic[V_co]):
             for node in self._unnamed_now()
         ]
 
+    def recorded(self, at: datetime, took_s: float = 0.0) -> list[Row]:
+        """Make the rows of this reading for the history, which was answered `at` that time and took `took_s`: the
+        site's role for every broker, then the rows of the topology."""
+        took_ms = math.ceil(took_s * 1000)
+        roles = [
+            Row(ts=at, site=broker.site, pair=broker.pair, kind="site", name=self.roles[broker.site].value,
+                start=broker.start, took_ms=took_ms)
+            for broker in self.brokers
+        ]  # fmt: skip
+        rows = self.rows(at)
+        counted = by_key(((row.site, row.pair), row) for row in rows if row.kind == "queue")
+
+        def with_queues(row: Row) -> Row:
+            """Add the sums of the queues' counters to a mixed outflow, because files keep these of each reading."""
+            queues = counted.get((row.site, row.pair), ())
+            added = total(queue.added for queue in queues)
+            if not queues or added is None:
+                return row
+            acked = (queue.removed if queue.acked is None else queue.acked for queue in queues)
+            return replace(row, queues_added=added, queues_acked=sum(count or 0 for count in acked))
+
+        return [*roles, *(with_queues(row) if row.kind == "mixed" else row for row in rows)]
+
     def _unnamed_now(self) -> Iterator[Node]:
         """Yield the unnamed nodes that this reading shows, without those known from the history."""
         for site, brokers in self.sites.items():
@@ -250,7 +275,8 @@ class Snapshot(Generic[V_co]):
         nodes = {pair: tuple(node for node in self.unnamed(site) if node.pair == pair) for pair in self.sites[site]}
         brokers = {pair: Silent(pair, site, error, ports_refuse=True, unnamed=nodes[pair]) for pair in self.sites[site]}
         workloads = [workload for workload in self.workloads if workload.site != site]
-        return replace(self, sites={**self.sites, site: brokers}, traffic={}, before=None, workloads=workloads)
+        sites, made = {**self.sites, site: brokers}, self.made or self
+        return replace(self, sites=sites, traffic={}, before=None, workloads=workloads, made=made)
 
     def _before(self, view: Broker | Silent) -> Broker | None:
         """Return the broker of the first of two readings, unless it was restarted since."""

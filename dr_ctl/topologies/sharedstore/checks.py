@@ -30,9 +30,7 @@ def of_return(case: Case[BrokerView]) -> Iterator[Finding]:
     def of_one(view: BrokerView) -> Iterator[Finding]:
         if case.move.spec.operation == FAILBACK:
             return of_broker(view, case)
-        return (
-            finding for finding in _of_broker(view, case.move.spec.accept_difference) if finding.id != "DR-STORE-008"
-        )
+        return (row for row in _of_broker(view, case.move.spec.accept_difference) if row.id != "DR-STORE-008")
 
     return reasons.of_return(case, of_one, frozenset(), "DR-RETURN-001.sharedstore")
 
