@@ -360,7 +360,7 @@ def test_a_site_that_was_down_and_is_unseen_may_have_lived(tmp_path: Path, capsy
     write([replace(item, ts=began + (item.ts - at(0))) for item in STEADY], tmp_path / "history")
     clock = FixedClock(began)
     topology = SimpleNamespace(recipe=SimpleNamespace(moves_parts=True))
-    opened: Any = SimpleNamespace(installation=load(path), topology=topology)
+    opened: Any = SimpleNamespace(installation=load(path), topology=topology, runs=None)
     exposure = LossBound(opened, "london", None)
     items = []
     for second, view in ((12, REFUSED), (14, REFUSED), (16, AWAY), (18, REFUSED)):
