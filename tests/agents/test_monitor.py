@@ -43,7 +43,7 @@ from tests.cli.conftest import Shell
 from tests.clocks import Ticking
 from tests.rpo.files import full_disk
 from tests.stomp_io.listeners import closed_port
-from tests.topologies.mirror.views import PAIR, at_both, listeners, snapshot, with_queue
+from tests.topologies.mirror.views import PAIR, at_both, listeners, snapshot
 
 LONDON, PARIS = at_both("orders.in", depth=4)
 REFUSED = Silent(PAIR, "london", Unreachable("refused", refused=True), ports_refuse=True)
@@ -104,18 +104,6 @@ def test_a_link_attached_while_its_broker_dies_is_no_node(
         rows.append(monitor.rows - sum(rows))
 
     assert rows[1] == rows[2] == rows[3] - 1
-
-
-def test_how_old_the_oldest_is_stands_where_brokers_tell(tmp_path: Path, monitor: Monitor, watched: Watched) -> None:
-    [outflow] = [queue for queue in LONDON.queues if queue.internal]
-    for oldest_ms in (None, 1500):
-        watched.view = with_queue(LONDON, replace(outflow, depth=5, added=5, oldest_ms=oldest_ms))
-        monitor.sample()
-    monitor.close()
-
-    rows = rows_of(tmp_path.glob("history/date=*/site=london/*.parquet"))
-    assert [row["oldest_ms"] for row in rows if row["kind"] == "mixed"] == [None, 1500]
-    assert {row["oldest_ms"] for row in rows if row["kind"] == "queue"} == {None}
 
 
 @pytest.mark.parametrize(

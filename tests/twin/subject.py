@@ -22,8 +22,8 @@ from dr_ctl.stomp_io.client import Frame, probe, try_login
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.broker import CREATE_FILTERED
 from dr_ctl.topologies.common.view import Config
-from dr_ctl.topologies.continuity.reading import add_ages, service_bean
 from dr_ctl.topologies.continuity.reading import read as read_plugin
+from dr_ctl.topologies.continuity.reading import service_bean
 from dr_ctl.topologies.continuity.view import Bridge, Flow, SiteView
 from dr_ctl.topologies.mirror.reading import read
 from dr_ctl.topologies.mirror.view import BrokerView
@@ -410,8 +410,7 @@ class PluginSubject(Subject):
 
     def view(self, site: str) -> SiteView:  # type: ignore[override]
         with self.reader(site) as reader:
-            read_plugin_ = read_plugin(reader, pair="orders-1", site=site, config=CONFIG, broker=self.broker[site])
-            return add_ages(reader, read_plugin_)
+            return read_plugin(reader, pair="orders-1", site=site, config=CONFIG, broker=self.broker[site])
 
     def flow(self, site: str, queue: str) -> Flow:
         one_flow = self.view(site).flow(queue)

@@ -581,38 +581,6 @@ def test_a_stopped_link_keeps_what_happens_and_a_started_one_ships_it(subject: S
     assert reading["MessagesAdded"] == reading["MessagesAcknowledged"]
 
 
-def test_an_outflow_tells_how_old_its_first_message_is_and_nothing_of_an_acknowledgement(subject: Subject) -> None:
-    def first() -> tuple[object, int | None]:
-        outflow = subject.view("london").outflow
-        assert outflow is not None
-        return subject.read("london", outflow.bean, "FirstMessageTimestamp")["FirstMessageTimestamp"], outflow.oldest_ms
-
-    subject.put("london", IN)
-    comes(lambda: subject.depth("paris", IN), 1)
-    subject.settled()
-    assert first() == (None, None)
-    subject.call("london", STOP, "paris")
-
-    before_ms = subject.view("london").now_ms
-    subject.put("london", IN, 2)
-    until(lambda: first()[0] is not None)
-    sent_ms, oldest_ms = first()
-    after_ms = subject.view("london").now_ms
-    assert isinstance(sent_ms, int)
-    assert before_ms <= sent_ms <= after_ms
-    assert oldest_ms is not None
-    assert 0 <= oldest_ms <= after_ms - before_ms
-    until(lambda: (first()[1] or 0) > oldest_ms)
-
-    subject.call("london", START, "paris")
-    subject.settled()
-    subject.call("london", STOP, "paris")
-    subject.on("london", MATCHING, "n = '0'")
-    until(lambda: subject.shipping("london")["MessageCount"] > 0)
-    assert first() == (0, None)
-    subject.call("london", START, "paris")
-
-
 def test_a_link_goes_with_the_peers_listener_or_a_cut_way_and_comes_back(subject: Subject) -> None:
     subject.execute("paris", subject.acceptor("paris", "mirror"), "stop()")
 

@@ -4,7 +4,7 @@ that a small look says of outflows and roles what a whole one says."""
 import json
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -195,8 +195,7 @@ AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
 def told(rows: Any) -> list[Row]:
-    """Without the age of the oldest, which a reading of everything tells beside."""
-    of_outflows = [replace(row, oldest_ms=None) for row in rows if row.kind in OUTFLOW_READING_KINDS]
+    of_outflows = [row for row in rows if row.kind in OUTFLOW_READING_KINDS]
     return sorted(of_outflows, key=lambda row: (row.site, row.kind, row.name))
 
 

@@ -181,7 +181,7 @@ def _processed_ids(reader: Reader, view: BrokerView, flow: Flow, store: Store, h
     return {id_ for queue in view.queues_of(flow.unit) for id_ in store.known(queue.name, ids)}
 
 
-_QUEUE: Final = (*artemis.QUEUE, "FirstMessageAge", "RoutingType")
+_QUEUE: Final = (*artemis.QUEUE, "RoutingType")
 _BRIDGE: Final = (
     "Name", "QueueName", "Started", "Connected", "TransformerPropertiesAsJSON", "StaticConnectors", "HA",
     "ReconnectAttempts", "RetryInterval", "RetryIntervalMultiplier", "MaxRetryInterval", "UseDuplicateDetection",
@@ -228,11 +228,9 @@ def _divert(fields: Fields) -> Divert:
 
 
 def _queue(queue: Queue, fields: Fields) -> Queue:
-    """Add the age of the oldest message, which brokers do not always report, and the present routing type: the bean's
-    name keeps the original one when broker.xml changes."""
-    age = fields.optional_number("FirstMessageAge") if fields.has("FirstMessageAge") and queue.depth else None
+    """Add the present routing type: the bean's name keeps the original one when broker.xml changes."""
     routing = fields.text("RoutingType").lower() if fields.has("RoutingType") else queue.routing
-    return replace(queue, oldest_ms=age if age is not None and age >= 0 else None, routing=routing)
+    return replace(queue, routing=routing)
 
 
 @dataclass(frozen=True)

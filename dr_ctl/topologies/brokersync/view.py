@@ -105,10 +105,10 @@ class SyncLink(Link["BrokerView"]):
             elif view.open and local is not None:
                 row = replace(local.row(view, at), delivering=None, link=self.attached)
                 yield replace(row, kind="mirror", depth=missing)
-                yield replace(row, kind="acks", depth=count, added=0, removed=0, oldest_ms=None)
+                yield replace(row, kind="acks", depth=count, added=0, removed=0)
             if copies is None or not view.open or count is None or local is None or other is None:
                 continue
-            row = replace(local.row(view, at), delivering=None, added=None, removed=None, oldest_ms=None)
+            row = replace(local.row(view, at), delivering=None, added=None, removed=None)
             yield replace(row, kind="staged", depth=other.depth)
             yield replace(row, kind="acks", depth=count, added=local.removed, removed=other.removed, link=self.attached)
 

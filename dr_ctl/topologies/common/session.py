@@ -44,8 +44,6 @@ class ReadScope(Flag):
     """All queues with all attributes."""
     CLIENTS = auto()
     RIGHTS = auto()
-    AGES = auto()
-    """The ages of the oldest messages to ship, for readings that show them."""
     LIMITS = auto()
     """The obstacles to clients behind open listeners that the broker's state does not show."""
     OUTFLOW = auto()
@@ -53,10 +51,8 @@ class ReadScope(Flag):
 
 
 EVERYTHING: Final = ReadScope.STATE | ReadScope.QUEUES | ReadScope.CLIENTS | ReadScope.RIGHTS
-FOR_PEOPLE: Final = EVERYTHING | ReadScope.AGES | ReadScope.LIMITS
-FOR_HISTORY: Final = (
-    ReadScope.STATE | ReadScope.COUNTS | ReadScope.REMOVED | ReadScope.CLIENTS | ReadScope.RIGHTS | ReadScope.AGES
-)
+FOR_PEOPLE: Final = EVERYTHING | ReadScope.LIMITS
+FOR_HISTORY: Final = ReadScope.STATE | ReadScope.COUNTS | ReadScope.REMOVED | ReadScope.CLIENTS | ReadScope.RIGHTS
 FOR_GATE: Final = ReadScope.STATE | ReadScope.COUNTS | ReadScope.CLIENTS
 FOR_OPENING: Final = ReadScope.STATE | ReadScope.COUNTS | ReadScope.RIGHTS
 FOR_FENCE: Final = ReadScope.STATE | ReadScope.CLIENTS | ReadScope.RIGHTS

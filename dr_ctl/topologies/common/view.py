@@ -43,7 +43,6 @@ class Queue:
     last_value: bool = False
     dead_letter_address: str | None = None
     expiry_address: str | None = None
-    oldest_ms: int | None = None  # the age of an outflow's oldest message, where the broker can tell
 
     @property
     def depth_known(self) -> bool:
@@ -76,7 +75,6 @@ class Queue:
             added=self.added,
             removed=self.removed,
             acked=acked,
-            oldest_ms=self.oldest_ms,
         )
 
 

@@ -22,8 +22,6 @@ from dr_ctl.topologies.common.view import Config, Queue
 from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity.view import Bridge, Commands, ContinuitySnapshot, Flow, Service, SiteView
 
-# The age of the oldest message is read only of outflows of messages, whose names end with this.
-OUT_MIRROR_SUFFIX: Final = ".out.mirror"
 _BRIDGE: Final = ("Name", "Started", "MessagesAcknowledged")
 # An attribute of thirty queues costs these versions two milliseconds, so only what changes is read of the plugin's.
 _COUNTS: Final = (
@@ -45,20 +43,6 @@ _DIALECT: Final = artemis.Dialect(("NodeID",), ("StartTime", "Uptime"), document
 
 def service_bean(broker: str) -> str:
     return f'{beans.server(broker)},component=continuity,name="continuity.service"'
-
-
-def add_ages(reader: Reader, view: SiteView, *, timeout_s: float = READ_S) -> SiteView:
-    """Add the age of the oldest message to ship, by a separate request: a broker under load answers it late."""
-    if not view.flows:
-        return view
-    pattern = f'{beans.server(view.broker)},queue="*{OUT_MIRROR_SUFFIX}",*'
-    [answer] = reader.read([Read(pattern, ("FirstMessageAge",))], timeout_s=timeout_s)
-    oldest = {beans.parts(bean)["queue"]: row.optional_number("FirstMessageAge") for bean, row in answer.beans()}
-    flows = [
-        replace(flow, out_mirror=replace(flow.out_mirror, oldest_ms=oldest.get(flow.out_mirror.name)))
-        for flow in view.flows
-    ]
-    return replace(view, flows=tuple(flows))
 
 
 def read(reader: Reader, *, pair: str, site: str, config: Config, broker: str, timeout_s: float = READ_S) -> SiteView:
@@ -133,7 +117,7 @@ def refresh(reader: Reader, view: SiteView, *, timeout_s: float) -> SiteView:
         flows=tuple(
             replace(
                 flow,
-                out_mirror=replace(queues[flow.out_mirror.name], oldest_ms=None),
+                out_mirror=queues[flow.out_mirror.name],
                 out_acks=queues[flow.out_acks.name],
                 in_acks=queues[flow.in_acks.name],
             )
@@ -250,7 +234,6 @@ class Session(artemis.Session[SiteView]):
         )
 
     def _read_extra(self, view: SiteView, scope: ReadScope, timeout_s: float) -> SiteView:
-        view = add_ages(self.reader(), view, timeout_s=timeout_s) if ReadScope.AGES in scope else view
         return super()._read_extra(view, scope, timeout_s)
 
     def _reread(self, known: SiteView, _wanted: ReadScope, timeout_s: float) -> SiteView:

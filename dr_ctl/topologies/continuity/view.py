@@ -251,21 +251,20 @@ class ContinuityLink(Link["SiteView"]):
         point, recovery time."""
         view, rate = self.view, self.rate(before, took_s)
         messages, acks, unapplied = self.messages, self.acks, self.unapplied
-        ages = [flow.out_mirror.oldest_ms for flow in view.flows if flow.out_mirror.oldest_ms is not None]
-        oldest_s = 0.0 if messages == 0 else round(max(ages) / 1000, 3) if ages else None
         to_drain_s = drain_s(total((messages, acks, unapplied)), rate)
         started = all(self.links_started.values()) if view.service is not None else None
         state = "connected" if self.attached else "started, not connected" if started else "stopped"
-        oldest = f", the oldest {duration(oldest_s)} old" if oldest_s else ""
         line = (
-            f"bridges {state}; {count_text(messages)} message(s) to ship{oldest}, {count_text(acks)} "
+            f"bridges {state}; {count_text(messages)} message(s) to ship, {count_text(acks)} "
             f"acknowledgement(s) to ship, {count_text(unapplied)} not applied; "
             f"{f'{duration(to_drain_s)} to drain' if to_drain_s is not None else 'time to drain not known'}"
         )
         if view.service is None:
             line = "the continuity plugin has not started: its outflow was not read"
         risks: dict[str, Json] = {"loss_risk": messages, "duplicate_risk": acks}
-        times: dict[str, Json] = {"recovery_point_s": oldest_s, "recovery_time_s": to_drain_s}
+        # A broker tells the age of the most urgent message, which is not the oldest.
+        recovery_point_s = 0.0 if messages == 0 else None
+        times: dict[str, Json] = {"recovery_point_s": recovery_point_s, "recovery_time_s": to_drain_s}
         figures = (started, self.attached, self.to_ship, unapplied, rate)
         return LinkSnapshot(view.site, view.pair, "bridges", *figures, (line,), risks | times)
 

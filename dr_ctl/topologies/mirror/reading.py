@@ -81,7 +81,7 @@ class _BrokerReads:
         self.attributes = artemis.queue_attributes(wanted)
         self._common_reads = artemis.CommonReads(post, broker, _DIALECT, clients=ReadScope.CLIENTS in wanted)
         self._links = post.ask(Read(beans.broker_connection(broker), _LINK))
-        self._outflows = post.ask(Read(beans.outflows(broker), (*artemis.QUEUE, "FirstMessageTimestamp")))
+        self._outflows = post.ask(Read(beans.outflows(broker), artemis.QUEUE))
         self._rights = _Rights(post, broker, config) if ReadScope.RIGHTS in wanted else None
         with_locks |= ReadScope.CLIENTS in wanted
         self._coordinators = post.ask(Query(server, Listing.LOCK_COORDINATORS)) if with_locks else None
@@ -119,8 +119,7 @@ class _BrokerReads:
 
     def sorted(self, queues: Mapping[str, Queue]) -> tuple[Queue, ...]:
         """Return these queues, and the outflows as they are now."""
-        now_ms = self._common_reads.now_ms
-        outflows = {bean: _add_age(artemis.queue(bean, row), row, now_ms) for bean, row in self._outflows.beans()}
+        outflows = {bean: artemis.queue(bean, row) for bean, row in self._outflows.beans()}
         return tuple(sorted({**queues, **outflows}.values(), key=lambda queue: queue.name))
 
 
@@ -173,15 +172,6 @@ def count_scheduled(reader: Reader, queues: Sequence[Queue]) -> list[int]:
         Fields(queue.bean, answer.value()).number("ScheduledCount")
         for queue, answer in zip(queues, answers, strict=True)
     ]
-
-
-def _add_age(queue: Queue, fields: Fields, now_ms: int) -> Queue:
-    """Add the age of the oldest message. The broker reports the time of the first message that the link is not shipping
-    yet, which cannot be used while the link is shipping older ones. For acknowledgements, the time is null or 0."""
-    if queue.depth == 0 or queue.delivering > 0 or not fields.has("FirstMessageTimestamp"):
-        return queue
-    since_ms = fields.optional_number("FirstMessageTimestamp")
-    return replace(queue, oldest_ms=max(0, now_ms - since_ms)) if since_ms else queue
 
 
 class Session(artemis.Session[BrokerView]):

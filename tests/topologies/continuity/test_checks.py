@@ -439,8 +439,6 @@ class Console:
         return Answer(None, self._pattern(request.bean))
 
     def _pattern(self, bean: str) -> dict[str, Any]:
-        if bean.endswith('queue="*.out.mirror",*'):
-            return {self._queue("orders.out.mirror"): {"FirstMessageAge": None}}
         if "component=bridges" in bean or "bridge=*" in bean:
             return self._bridges() if ("bridge=*" in bean) is self.moved else {}
         subject = {f'{SERVER},component=addresses,address="orders",routing-type="anycast",queue="orders"': self.subject}
@@ -596,12 +594,12 @@ def shipped(view: SiteView, messages: int, acks: int) -> SiteView:
 
 
 def test_the_four_figures_of_the_plugins_own_design() -> None:
-    london = broker("london", flow("orders", to_ship=30, acks=10, unapplied=5, oldest_ms=1500))
+    london = broker("london", flow("orders", to_ship=30, acks=10, unapplied=5))
     link = shipped(london, 60, 40).link.to_snapshot(london, 2.0)
     content = document(link)
-    assert (content["loss_risk"], content["duplicate_risk"], content["recovery_point_s"]) == (30, 10, 1.5)
+    assert (content["loss_risk"], content["duplicate_risk"], content["recovery_point_s"]) == (30, 10, None)
     assert (content["rate"], content["recovery_time_s"]) == (50.0, 0.9)
-    assert "30 message(s) to ship, the oldest 1.50 s old, 10 acknowledgement(s)" in link.lines[0]
+    assert "30 message(s) to ship, 10 acknowledgement(s)" in link.lines[0]
 
 
 @pytest.mark.parametrize("before", [None, broker("london", flow("orders", to_ship=30), start="1")])
@@ -611,11 +609,11 @@ def test_without_two_looks_at_one_start_there_is_no_rate(before: SiteView | None
 
 
 def test_the_history_keeps_each_outflow_by_itself() -> None:
-    london = broker("london", flow("orders", to_ship=3, acks=2, oldest_ms=70), depths={"orders": 9})
+    london = broker("london", flow("orders", to_ship=3, acks=2), depths={"orders": 9})
     paris = broker("paris", flow("orders", unapplied=4, staged=11), depths={"orders": 1})
     by_name = {row.kind: row for row in snapshot(london, paris).rows(AT) if row.site == "london"}
     assert (by_name["staged"].name, by_name["staged"].depth, by_name["staged"].start) == ("orders", 12, london.start)
-    assert (by_name["mirror"].name, by_name["mirror"].depth, by_name["mirror"].oldest_ms) == ("orders", 3, 70)
+    assert (by_name["mirror"].name, by_name["mirror"].depth) == ("orders", 3)
     assert (by_name["acks"].name, by_name["acks"].depth, by_name["acks"].pending) == ("orders", 2, 4)
     assert by_name["mirror"].link is by_name["acks"].link is True
     assert (by_name["queue"].name, by_name["queue"].depth) == ("orders", 9)

@@ -21,20 +21,11 @@ def bridge(name: str, *, started: bool = True) -> Bridge:
     return Bridge(name, f'org.apache.activemq.artemis:broker="x",bridge="{name}"', started, 0)
 
 
-def flow(
-    name: str,
-    *,
-    to_ship: int = 0,
-    acks: int = 0,
-    staged: int = 0,
-    unapplied: int = 0,
-    oldest_ms: int | None = None,
-    **more: Any,
-) -> Flow:
+def flow(name: str, *, to_ship: int = 0, acks: int = 0, staged: int = 0, unapplied: int = 0, **more: Any) -> Flow:
     result = Flow(
         queue=name,
         address=name,
-        out_mirror=queue(f"{name}.out.mirror", to_ship, consumers=1, internal=True, oldest_ms=oldest_ms),
+        out_mirror=queue(f"{name}.out.mirror", to_ship, consumers=1, internal=True),
         out_acks=queue(f"{name}.out.acks", acks, consumers=1, internal=True),
         staging=queue(f"{name}.in.mirror", staged, internal=True),
         in_acks=queue(f"{name}.in.acks", unapplied, consumers=1, internal=True),

@@ -82,28 +82,6 @@ def test_what_the_broker_says_stands_in_the_view(london: Management) -> None:
     assert view.consumers == (Consumer("orders.in", 61616, "billing", "10.1.2.3:50412", "app", 7),)
 
 
-@pytest.mark.parametrize(
-    ("told", "oldest_ms"),
-    [
-        ({"FirstMessageTimestamp": NOW - 1500}, 1500),
-        ({"FirstMessageTimestamp": NOW + 20}, 0),  # a client's clock may be ahead
-        ({"FirstMessageTimestamp": 0}, None),
-        ({"FirstMessageTimestamp": None}, None),
-        ({}, None),
-        ({"FirstMessageTimestamp": NOW - 1500, "DeliveringCount": 1}, None),  # older ones are under way
-        ({"FirstMessageTimestamp": NOW - 1500, "MessageCount": 0}, None),
-    ],
-)
-def test_an_outflow_is_as_old_as_its_first_message_where_that_is_known(
-    london: Management, told: dict[str, Any], oldest_ms: int | None
-) -> None:
-    london.outflow |= {"MessageCount": 3, **told}
-    view = snapshot(london)
-    assert view.outflow is not None
-    assert view.outflow.oldest_ms == oldest_ms
-    assert {queue.oldest_ms for queue in view.business.values()} <= {None}
-
-
 def test_what_older_brokers_do_not_tell_has_its_meaning_from_the_rest(london: Management) -> None:
     london.acceptors["clients"]["Parameters"] = {"host": "127.0.0.1"}
     for item in london.queues.values():
