@@ -4,6 +4,7 @@ import re
 import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Final
 
 from dr_ctl.application.result import Result
@@ -64,11 +65,17 @@ def explain(word: str) -> Result:
 def _defined(word: str) -> Result:
     of = {name.lower(): row for name, row in words().items()}.get(" ".join(word.lower().split()))
     if of is None:
+        named = f"{word} is no exit code, no finding and no word of the glossary" if word else "nothing was named"
+        near = get_close_matches(word.lower(), words()) if word else words()
+        listed = (
+            f"The {'nearest ' * bool(word)}words are: {', '.join(near)}."
+            if near
+            else "`dr-ctl explain` lists the words."
+        )
         remedy = (
             "As in `dr-ctl explain 22`, `dr-ctl explain DR-RUN-003` or `dr-ctl explain fence`; `dr-ctl --help` lists "
-            f"the exit codes. The words are: {', '.join(words())}."
+            f"the exit codes. {listed}"
         )
-        named = f"{word} is no exit code, no finding and no word of the glossary" if word else "nothing was named"
         raise UsageError(named, remedy=remedy)
     return _explained(f"{of.word}: {of.meaning}", {"In the field: ": of.field, "Seen in:      ": of.where}, of)
 

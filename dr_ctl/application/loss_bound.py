@@ -156,9 +156,10 @@ class LossBound:
     def _instead(self) -> str:
         """Name an alternative that may lose nothing. If its host refuses connections, only the broker has ended."""
         if self._read is not None:
-            site = last_served(self._installation, self._runs)[1] or self.site
-            command = f"`dr-ctl abort` where a run is open, else `dr-ctl unfence {site}`"
-            return f"open {site} again, which loses nothing ({command})"
+            if last_served(self._installation, self._runs)[1] not in ("", self.site):
+                return "open the site that served last (`dr-ctl status` names the command)"
+            command = f"`dr-ctl abort` where a run is open, else `dr-ctl unfence {self.site}`"
+            return f"open {self.site} again, which loses nothing ({command})"
         if self._host_lives:
             return f"start the broker of {self.site} again (its host answers, its ports refuse), which may lose nothing"
         return f"bring {self.site} back, which may lose nothing"

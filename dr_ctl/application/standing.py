@@ -2,6 +2,7 @@
 sync`: whether it runs, whether a hold stops it, and its own findings."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
@@ -20,6 +21,7 @@ from dr_ctl.engine.runs import DEBTS
 from dr_ctl.topologies.registry import Snapshot
 
 START: Final = "`dr-ctl sync` on the machine of this STATE, best as a service."
+NOT_NOW: Final = "Not now: the agent works only while one site serves. A failover's bound counts copies that it left."
 SILENT_FOR: Final = timedelta(seconds=10)  # of the agent's file, which is written about every second
 
 
@@ -59,10 +61,11 @@ def agent_findings(opened: OpenInstallation, snapshot: Snapshot) -> list[Finding
     except UsageError as error:
         return [found("DR-AGENT-008.unusable", remedy=error.remedy, why=error)]
     if site is None:  # no site serves, and no agent has ever run
-        return [found("DR-AGENT-008.never")]
+        return [replace(found("DR-AGENT-008.never"), remedy=NOT_NOW)]
     rows = last.get("findings", []) if last.get("primary") == site else []  # the agent's own
     own = [Finding(row["id"], Severity(row["severity"]), row["text"], row["remedy"]) for row in rows]
-    return [*_state_findings(notes, last, site), *own]
+    findings = [*_state_findings(notes, last, site), *own]
+    return findings if serving else [replace(finding, remedy=NOT_NOW) for finding in findings]
 
 
 def _state_findings(notes: Notes, last: Mapping[str, Any], site: str) -> Iterator[Finding]:

@@ -23,7 +23,7 @@ from dr_ctl.report.values import clock, count, many, seconds
 _ORDER: Final = {"error": 0, "warning": 1, "info": 2}
 _PROOFS: Final = {
     ("fence", "attempt"): "by attempt: a test login failed that worked before",
-    ("fence", "flag"): "by flag only: no test login worked before, so a failed one proves nothing",
+    ("fence", "flag"): "by flag only: this process saw no test login work before, so a failed one proves nothing",
     ("activate", "attempt"): "by attempt: a test login worked",
     ("activate", "flag"): "by flag only: no test login was tried",
 }
@@ -280,12 +280,13 @@ def _findings(material: Material) -> tuple[tuple[str, str, str, str], ...]:
 
 
 def _proofs(story: Story) -> tuple[Fact, ...]:
-    """A resumed run proves a fence again by flag only, as nobody can log in any more: its first proof counts."""
-    proofs: dict[str, str] = {}
+    facts: list[Fact] = []
     for step in story.steps:
         if not step.undo and (proof := text(step.evidence.get("proof"))):
-            proofs.setdefault(f"{step.verb} {step.site}".strip(), _PROOFS.get((step.verb, proof), proof))
-    return tuple(Fact(name, proof) for name, proof in proofs.items())
+            name = f"{step.verb} {step.site}".strip()
+            again = ", again" * any(fact.name == name for fact in facts)
+            facts.append(Fact(f"{name}{again}", _PROOFS.get((step.verb, proof), proof)))
+    return tuple(facts)
 
 
 def _gates(story: Story) -> Iterator[tuple[str, str, tuple[tuple[str, str], ...]]]:

@@ -46,7 +46,7 @@ def service_bean(broker: str) -> str:
 
 
 def read(reader: Reader, *, pair: str, site: str, config: Config, broker: str, timeout_s: float = READ_S) -> SiteView:
-    """Read everything but ages in one POST. Raises `BrokerError`."""
+    """Read everything in one POST. Raises `BrokerError`."""
     server, service = beans.server(broker), service_bean(broker)
     post = Post()
     common_reads = artemis.CommonReads(post, broker, _DIALECT)
@@ -232,9 +232,6 @@ class Session(artemis.Session[SiteView]):
         return read(
             self.reader(), pair=self.pair, site=self.site, config=self.config, broker=broker, timeout_s=timeout_s
         )
-
-    def _read_extra(self, view: SiteView, scope: ReadScope, timeout_s: float) -> SiteView:
-        return super()._read_extra(view, scope, timeout_s)
 
     def _reread(self, known: SiteView, _wanted: ReadScope, timeout_s: float) -> SiteView:
         return refresh(self.reader(), known, timeout_s=timeout_s)

@@ -133,7 +133,6 @@ def _listeners(broker: ArtemisBroker, acceptor: Acceptor) -> Operations:
 
 def queue_attributes(queue: Queue) -> dict[str, Any]:
     options = queue.options
-    first = next(queue.available(), None)
     return {
         "Name": queue.name,
         "Address": queue.address,
@@ -159,15 +158,7 @@ def queue_attributes(queue: Queue) -> dict[str, Any]:
         "ExpiryAddress": "ExpiryQueue",
         "User": queue.user,
         "Filter": queue.filter,
-        "FirstMessageTimestamp": first.timestamp_ms if first is not None else None,
     }
-
-
-def queue_with_age(broker: Broker, queue: Queue) -> dict[str, Any]:
-    """The attributes of a queue with the age of its first message."""
-    row = queue_attributes(queue)
-    since_ms = row["FirstMessageTimestamp"]
-    return {**row, "FirstMessageAge": None if since_ms is None else broker.now_ms() - since_ms}
 
 
 def pause_operations(queue: Queue, broker: Broker) -> Operations:

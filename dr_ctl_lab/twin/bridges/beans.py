@@ -44,7 +44,7 @@ def beans(broker: BridgesBroker) -> Iterator[Bean]:
         )
     for queue in broker.queues.values():
         name = names.queue(broker.name, queue.address, queue.routing, queue.name)
-        yield Bean(name, partial(_queue, broker, queue), partial(common.queue_operations, broker, queue))
+        yield Bean(name, partial(_queue, queue), partial(common.queue_operations, broker, queue))
     for divert in broker.diverts.values():
         at = names.address(broker.name, divert.address)
         yield Bean(f"{at},subcomponent=diverts,divert={quoted(divert.name)}", partial(_divert, divert), dict)
@@ -80,8 +80,8 @@ def _address(broker: BridgesBroker, name: str) -> dict[str, Any]:
     return {**current.address(broker, name), **counted}
 
 
-def _queue(broker: BridgesBroker, queue: Queue) -> dict[str, Any]:
-    return {**common.queue_with_age(broker, queue), **current.queue(queue)}
+def _queue(queue: Queue) -> dict[str, Any]:
+    return {**common.queue_attributes(queue), **current.queue(queue)}
 
 
 def _transformer(config: Config) -> dict[str, Any]:

@@ -50,7 +50,7 @@ def beans(broker: ContinuityBroker) -> Iterator[Bean]:
             yield Bean(at, partial(common.address, broker, queue.address), dict)
             kind = f"routing-type={quoted(queue.routing)}"
             bean = f"{at},sub{level}component=queues,{kind},queue={quoted(queue.name)}"
-        yield Bean(bean, partial(common.queue_with_age, broker, queue), partial(_queue_operations, broker, queue))
+        yield Bean(bean, partial(common.queue_attributes, queue), partial(_queue_operations, broker, queue))
     if broker.service.started:
         yield from _plugin(broker)
 

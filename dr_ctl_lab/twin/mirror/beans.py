@@ -93,12 +93,8 @@ def _outflow(broker: MirrorBroker) -> dict[str, Any]:
     out = broker.outflow
     plain = Queue(out.name, out.name, out.number, {}, internal=True)
     plain.paused, plain.lasting, plain.counters = out.paused, out.lasting, out.counters
-    # The first event that is not under way; only messages have a time.
-    first = out.events[out.under_way] if out.under_way < len(out.events) else None
-    since_ms = first.message.timestamp_ms if first is not None and first.message is not None else 0
     return {
         **current.queue(plain),
-        "FirstMessageTimestamp": None if first is None else since_ms,
         "MessageCount": len(out.events),
         "DeliveringCount": out.under_way,
         "ConsumerCount": int(broker.link.attached),
