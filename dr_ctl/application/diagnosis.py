@@ -185,6 +185,8 @@ def _one_waits(assessment: Assessment, site: str) -> Finding:
         return unread
     if snapshot.roles[away] is Role.SICK and snapshot.one_store:
         return found("DR-ROLE-005.holder", roles=roles.roles_text(snapshot), waits=site)
+    if snapshot.roles[away] is Role.UNKNOWN and lost_site.waits_for_store(snapshot, site):
+        return found("DR-ROLE-005.silent_holder", roles=roles.roles_text(snapshot), waits=site, away=away)
     is_open = assessment.open_run is not None
     before, reason = ("End the open run first. ", " --reason TEXT") if is_open else ("", "")
     key = "DR-ROLE-005.down" if snapshot.roles[away] is Role.DOWN else "DR-ROLE-005.silent"

@@ -58,7 +58,14 @@ def reword_refusal(
     if first.id == "DR-ALIVE-002" and (at := _recently_sick(lost, opened)) is not None:
         first = found("DR-ALIVE-002.lately_sick", refused=first.text, at=stamp(at), site=lost)
         decided = replace(decided, code=ExitCode.SERVING_SITE_ALIVE)
+    elif first.id == "DR-ALIVE-002" and waits_for_store(snapshot, spec.target):
+        first = found("DR-ALIVE-002.holder", refused=first.text, site=lost, waits=spec.target)
     return replace(decided, findings=(first, *others))
+
+
+def waits_for_store(snapshot: Snapshot, site: str) -> bool:
+    """Say whether a site waits for the one store, which another process holds."""
+    return snapshot.store_is_held and snapshot.roles[site] is Role.STANDBY
 
 
 def _against_presumption(snapshot: Snapshot, lost: str, opened: OpenInstallation) -> Iterator[Finding]:
@@ -67,6 +74,8 @@ def _against_presumption(snapshot: Snapshot, lost: str, opened: OpenInstallation
         yield unread
     if (at := _recently_sick(lost, opened)) is not None:
         yield found("DR-ALIVE-004", site=lost, at=stamp(at))
+    if waits_for_store(snapshot, opened.other(lost)):
+        yield found("DR-ALIVE-004.holder", site=lost, waits=opened.other(lost))
 
 
 def _refused_login(decided: Decision, spec: Spec, snapshot: Snapshot, lost: str) -> Refusal | None:
@@ -155,10 +164,11 @@ def taken_over(spec: Spec, snapshot: Snapshot, opened: OpenInstallation, runs: R
     if spec.operation != FAILOVER or not snapshot.one_store or snapshot.roles[lost] is Role.SERVING:
         return None
     at = _last_seen(opened.installation, lost, Role.SERVING)
+    waited = _last_seen(opened.installation, spec.target, Role.STANDBY)
     ended = [run.result.stat().st_mtime for run in runs.all() if run.result.exists()]
     if at is None or any(moment >= at.timestamp() for moment in ended):
         return None
-    return f"{spec.target} serves already: it took the store by itself, at about {stamp(at)} or soon after"
+    return f"{spec.target} serves already: it took the store by itself, after {stamp(max(at, waited or at))}"
 
 
 def already_moved(decided: Decision, spec: Spec, snapshot: Snapshot, opened: OpenInstallation) -> Decision:

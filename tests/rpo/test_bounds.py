@@ -72,7 +72,7 @@ def test_what_lay_in_the_outflow_and_what_may_have_come_since_is_the_bound(tmp_p
 
     because = (
         "likely 7, at most 57, because 57 = 7 neither shipped nor consumed at the reading of "
-        "2026-03-01T12:00:10.000Z, + at most 50 sent in the 4.0 s until 2026-03-01T12:00:14.000Z, when it was not yet "
+        "2026-03-01T12:00:10.000Z, + at most 50 sent in the 4.00 s until 2026-03-01T12:00:14.000Z, when it was not yet "
         "seen down (assuming the highest rate of the last minutes); it grows by up to 12 a second until it is seen down"
     )
     figures = {"at_most": 57, "likely": 7, "read_at": "2026-03-01T12:00:10.000Z"}
@@ -124,7 +124,7 @@ def test_what_the_sum_says_is_said_once(tmp_path: Path) -> None:
 
     assert of_two.because is None
     assert ids(of_two) == ["DR-RPO-010", "DR-RPO-011"]
-    assert "at most 50 sent in the 4.0 s until" in of_two.findings[0].text
+    assert "at most 50 sent in the 4.00 s until" in of_two.findings[0].text
 
 
 STAYS = "waiting does not change this"
@@ -136,7 +136,7 @@ FENCED = [role("standby", 11), role("standby", 30), role("down", 40)]
     [
         ([role("unknown", 11), role("down", 12), role("down", 17)], 40, {}, 7 + came(2),
          ("likely 7, at most 37, because 37 = 7 neither shipped nor consumed at the reading of "
-         "2026-03-01T12:00:10.000Z, + at most 30 sent in the 2.0 s until 2026-03-01T12:00:12.000Z, when it was "
+         "2026-03-01T12:00:10.000Z, + at most 30 sent in the 2.00 s until 2026-03-01T12:00:12.000Z, when it was "
          f"seen down (assuming the highest rate of the last minutes); {STAYS}")),
         ([], 60, {"down_at": at(20)}, 7 + came(10), "seen down, without a reading before"),
         ([role("unknown", 15)], 3600, {"silent_since": at(13)}, 7 + came(3),

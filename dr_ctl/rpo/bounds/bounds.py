@@ -143,7 +143,7 @@ def _sent_since(pairs: Sequence[Pair], lost: LossTerm, death: Death) -> str:
         if assumed and (gap := pair.burst_in_gap(lost.since)) is not None:
             late = f"no reading for {duration((gap[1] - gap[0]) // SECOND_US)} from {stamp(moment(gap[0]))}"
             assumed = f" (assuming that all messages of a gap came at once: {late})"
-    return f"at most {lost.since} sent in the {lost.took_us / SECOND_US:.1f} s until {death.text}{assumed}"
+    return f"at most {lost.since} sent in the {duration(lost.took_us / SECOND_US)} until {death.text}{assumed}"
 
 
 def findings(

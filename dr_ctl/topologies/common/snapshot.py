@@ -96,6 +96,11 @@ class Snapshot(Generic[V_co]):
         return False
 
     @property
+    def store_is_held(self) -> bool:
+        """Say whether some broker holds the one store of both sites."""
+        return False
+
+    @property
     def debts(self) -> Sequence[Debt]:
         """Return the debts. A quarantine that is kept by rights now is lasting too."""
         return [

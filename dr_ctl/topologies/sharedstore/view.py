@@ -253,6 +253,11 @@ class StoreSnapshot(snapshot.Snapshot[BrokerView]):
     def one_store(self) -> bool:
         return not any(view.store.replicated for site in self.sites for view in self.views(site))
 
+    @property
+    def store_is_held(self) -> bool:
+        locks = [view.lock for site in self.sites for view in self.views(site) if view.lock is not None]
+        return self.one_store and any(lock.held for lock in locks)
+
 
 def make_snapshot(sites: Mapping[str, Mapping[str, BrokerView | Silent]]) -> StoreSnapshot:
     merged = StoreSnapshot(sites)
