@@ -16,7 +16,7 @@ from dr_ctl.core.document import document
 from dr_ctl.core.errors import Unreachable
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, Role, Severity, brief, total
-from dr_ctl.core.notation import matches
+from dr_ctl.core.notation import duration, matches
 from dr_ctl.core.system import boottime_s, in_background, stamp, system
 from dr_ctl.engine.ending import bounds_text
 from dr_ctl.engine.plan import Accepted, Spec
@@ -210,8 +210,8 @@ class LossBound:
         served_us = int(max(readings.saw(Role.SERVING), default=0))
         if micros(self._silent_since) >= served_us:
             return None
-        served_at = stamp(moment(served_us))
-        return found("DR-LOSS-004", site=self.site, served_at=served_at, silent_since=stamp(self._silent_since))
+        later = duration((moment(served_us) - self._silent_since).total_seconds())
+        return found("DR-LOSS-004", site=self.site, served_at=stamp(moment(served_us)), later=later)
 
     def now(self) -> Bounds:
         if self._kept_at is not None:

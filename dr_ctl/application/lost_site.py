@@ -12,6 +12,7 @@ from dr_ctl.core.errors import DrCtlError
 from dr_ctl.core.findings import found
 from dr_ctl.core.machine import without
 from dr_ctl.core.model import ExitCode, Finding, Role, Severity, brief
+from dr_ctl.core.notation import duration
 from dr_ctl.core.system import stamp, system
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.journal import fenced_at, letting_in, read_entries, replay
@@ -61,6 +62,12 @@ def reword_refusal(
     elif first.id == "DR-ALIVE-002" and waits_for_store(snapshot, spec.target):
         first = found("DR-ALIVE-002.holder", refused=first.text, site=lost, waits=spec.target)
     return replace(decided, findings=(first, *others))
+
+
+def awaited(snapshot: Snapshot) -> str | None:
+    """Return the site that is down where the other one is a standby and none serves."""
+    by_role = {role: site for site, role in snapshot.roles.items()}
+    return by_role.get(Role.DOWN) if by_role.keys() == {Role.DOWN, Role.STANDBY} else None
 
 
 def waits_for_store(snapshot: Snapshot, site: str) -> bool:
@@ -213,7 +220,9 @@ def outage_start(installation: Installation, runs: Runs) -> OutageStart:
     at, site, run = last_served(installation, runs)
     if at is None:
         return OutageStart(None, "start of the outage unknown")
+    ago = duration(max(0.0, (system().now() - at).total_seconds()))
     since = f"{run} keeps clients out since {stamp(at)}" if run else f"{site} was last seen serving at {stamp(at)}"
+    since = f"{since}, {ago} ago"
     return OutageStart(stamp(at), since)
 
 

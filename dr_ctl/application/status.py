@@ -201,8 +201,9 @@ def _judged(caller: Caller, opened: OpenInstallation, snapshot: Snapshot) -> Res
     problems = paged(assessment, debts, last_sample, now)
     health = problems[0].page or Health.OK if problems else Health.OK
     site, run = assessment.served_by, assessment.open_run
-    bounds = assessment.if_lost(site).now() if site is not None else None
-    sampled_at = last_sample.at if bounds is not None else None
+    exposed = site if site is not None else lost_site.awaited(snapshot)
+    bounds = assessment.if_lost(exposed).now() if exposed is not None else None
+    sampled_at = last_sample.at if site is not None else None
     sample_s = None if sampled_at is None else max(0.0, (now - sampled_at).total_seconds())
     rehearsed = rehearsing.last(opened.runs)
     days = None if rehearsed is None else (now - rehearsed).days

@@ -288,7 +288,7 @@ def test_a_moment_before_a_look_that_saw_the_site_serve_is_refused_with_both(
     ended = failover(dr_ctl, "--yes", *dry, *SURE, *ACCEPTED, "--silent-since", word.isoformat())
 
     assert (ended.code, ended.ids[0], sites.changes) == (10, "DR-LOSS-004", [])
-    assert f"was seen to serve at {stamp(since)}, but --silent-since says" in ended.document["summary"]
+    assert f"was seen to serve at {stamp(since)}, 1.00 s after --silent-since says" in ended.document["summary"]
 
 
 def test_a_clock_behind_shrinks_no_bound(dr_ctl: Shell, since: datetime, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,7 +56,8 @@ _DIFFER: Final = (
     (re.compile(r"\d{4}-\d\d-\d\d[T ][\d:.]+(?:Z| UTC)?"), "TIME"),
     (re.compile(r"\b\d+\.\d+ (?=(?:ms|s|min)\b)"), "N "),
     (re.compile(r"\b\d+ ms\b"), "N ms"),
-    (re.compile(r"\bN ms ago\b"), "N s ago"),  # as fast or slow as the machine
+    (re.compile(r"\b(?:(?:N|\d+) (?:h|min|s|ms) )+ago\b"), "N s ago"),  # as fast or slow as the machine
+    (re.compile(r"\bin the \d+ s until\b"), "in the N s until"),
     (re.compile(r"(?<=127\.0\.0\.1:)\d+"), "PORT"),
     (re.compile(r"(?<=process )\d+"), "PID"),
     (re.compile(r'(?<="pid": )[1-9]\d*'), "PID"),

@@ -164,12 +164,12 @@ def test_a_loss_has_one_bound_wherever_it_is_asked_and_none_below_what_a_command
     asked = [dr_ctl(*words) for words in (("status",), ("check",), ("plan", *move, "--as-if-lost", "london"))]
     verdict = dr_ctl("validate").document["data"]["operations"]["failover"]["verdict"]
     twin.kill("london")
-    asked += [dr_ctl(*move, "--dry-run"), done(dr_ctl(*move, "--yes", "--accept-loss", "10"))]
+    asked += [dr_ctl("check"), dr_ctl(*move, "--dry-run"), done(dr_ctl(*move, "--yes", "--accept-loss", "10"))]
 
     bounds = [ended.document["data"]["bounds"]["lost"] for ended in asked]
     assert [(lost["likely"], lost["at_most"]) for lost in bounds] == [(5, 10)] * len(asked)
     assert "if london is lost: refused without --accept-loss 10: likely 5, at most 10 message(s) may be lost" in verdict
-    assert [ended.code for ended in asked] == [0, 1, 0, 11, 0]
+    assert [ended.code for ended in asked] == [0, 1, 0, 2, 11, 0]
 
 
 Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
