@@ -820,6 +820,19 @@ def test_where_more_came_to_the_other_site_since_than_the_pace_explains_nothing_
     assert all(f"{came} message(s) came to the other site since" in text for text in unbounded)
 
 
+@pytest.mark.parametrize(("depth", "expected"), [(None, 30), (50, 30), (12, 12)])
+def test_no_more_is_likely_to_come_twice_than_lies_at_the_other_site(
+    tmp_path: Path, depth: int | None, expected: int
+) -> None:
+    live = Row(site="paris", ts=at(30), pair=PAIR, kind="queue", name="calm", depth=depth, added=60, start="7")
+
+    found = asked_of_both(
+        tmp_path, at_rest({"calm": (5, 35)}, {("mirror", "calm"): 0, ("acks", "calm"): 30}), live=[live]
+    )
+
+    assert found.duplicates.likely == expected <= (found.duplicates.at_most or 0)
+
+
 def test_no_end_of_the_service_keeps_a_loss_within_a_limit_that_nobody_knows(tmp_path: Path) -> None:
     write(at_rest({"audit.log": (30, 0)}, MIRROR), tmp_path)
 

@@ -216,7 +216,8 @@ def bounds(
 
     `down_at` is the moment at which the caller itself saw the site down, or with `supposed` assumes it. With
     `fence_ends` no client can send to a fenced site. `silent_since` is the end of the service as the operator states
-    it. `live` has the counts of the other site's queues now, while clients are kept out there."""
+    it. `live` has the counts of the other site's queues now, while clients are kept out there: no more than lies there
+    is likely to come twice."""
     now_us = micros(of.now)
     recorded = recent(history, of.site, of.pairs, until_us=now_us + AHEAD_US, other=of.other)
     sites = of.site, of.other or "the other site"
@@ -232,6 +233,9 @@ def bounds(
     bounded = [Pair.of(name, recorded, death.at_us, of, live) for name in sorted(recorded.pairs)]
     names = sorted({name for pair in bounded for name in (*pair.delivering, *pair.apart.queues) if of.selects(name)})
     of_lost, of_duplicates = likely(bounded, death.at_us)
+    held = total(row.depth for row in live) if live else None
+    if of_duplicates is not None and held is not None:
+        of_duplicates = min(of_duplicates, held)
     lost = _bound(Loss, [(at_most(pair.lost), pair.lost_read_us) for pair in bounded], of_lost)
     duplicates = _bound(Bound, [(pair.duplicates, pair.duplicates_read_us) for pair in bounded], of_duplicates)
     why = because(bounded, death, lost.likely, sites)
