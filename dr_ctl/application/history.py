@@ -122,7 +122,8 @@ def history(runs: Sequence[RunFiles], installation: Installation | None, since: 
     changes = [change for change in all_ if since is None or change.at >= since]
     data = HistoryData(changes, len(periods) > 0)
     if not changes:
-        return Result(ExitCode.OK, "nothing is known", findings, data)
+        unread = ": no settings were read, and this STATE has no run" if installation is None else ""
+        return Result(ExitCode.OK, f"nothing is known{unread}", findings, data)
     summary = f"{changes[-1].serves} serves since {stamp(changes[-1].at)}, as far as runs and samples show"
     return Result(ExitCode.OK, summary, findings, data, text=table(_HEADING, [change.cells for change in changes]))
 

@@ -104,7 +104,7 @@ for _row in _OPERATIONS:
 
 @command(app, "verify", example="verify --to paris", asks=options.VERIFY)
 def verify(session: Session, asked: Spec) -> Result:
-    """Check whether activating SITE now would be safe: 0 yes, 10 no, 22 unknown. Changes nothing."""
+    """Check whether activating `--to SITE` now would be safe: 0 yes, 10 no, 22 unknown. Changes nothing."""
     return application.readiness.verify(session, asked)
 
 
