@@ -27,6 +27,7 @@ from dr_ctl.topologies.registry import Snapshot
 from dr_ctl.topologies.topology import BrokerSnapshot
 
 OVERDUE: Final = timedelta(days=1)
+FILLING: Final = 0.5  # of a disk
 
 
 def diagnose(assessment: Assessment, last_sample: LastSample, now: datetime) -> list[Finding]:
@@ -44,6 +45,7 @@ def diagnose(assessment: Assessment, last_sample: LastSample, now: datetime) -> 
         *lock.holders(snapshot, assessment.opened.runs, interrupted.files.name if interrupted is not None else None),
         *_pauses(snapshot),
         *_links(assessment),
+        *_filling(assessment),
         *serving_problems(assessment),
         *lost_site.unwatched(opened.installation, last_sample, now),
     ]
@@ -84,6 +86,17 @@ def _links(assessment: Assessment) -> Iterator[Finding]:
         names = brief([f"{site}/{pair}" for pair in detached if (assessment.opened.other(site), pair) not in silent])
         if names:
             yield found("DR-LINK-010", links=names, link_advice=assessment.opened.link_advice(site))
+
+
+def _filling(assessment: Assessment) -> Iterator[Finding]:
+    """Report serving brokers whose disk may fill with what waits for a site while the link to it is down."""
+    waiting = {(link.site, link.pair): link.outflow for link in assessment.links if link.attached is False}
+    for broker in assessment.snapshot.brokers:
+        count, used = waiting.get((broker.site, broker.pair)), broker.disk_used
+        if count and used is not None and used >= FILLING and broker.role is Role.SERVING:
+            away = assessment.opened.other(broker.site)
+            name = f"{broker.site}/{broker.pair}"
+            yield found("DR-LIMIT-002", broker=name, used=f"{used:.0%}", count=count, away=away)
 
 
 def unready(assessment: Assessment, last_sample: LastSample) -> Iterator[Finding]:

@@ -232,6 +232,9 @@ def sync(
     del asked  # the agent drains nothing
     if sum((hold is not None, go_on, settle)) > 1:
         raise UsageError("--hold, --go-on and --settle contradict each other")
+    if not settle and (how.dry_run or put_back or site is not None or queues is not None):
+        remedy = "Add --settle, or leave them out: without it `dr-ctl sync` starts the agent, which deletes copies."
+        raise UsageError("--dry-run, --put-back, --site and --queues go with --settle", remedy=remedy)
     if settle:
         return application.syncing.settle(session, settling(session, how, site, queues, put_back=put_back), how)
     if hold is not None:

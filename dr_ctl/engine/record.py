@@ -50,9 +50,8 @@ class OutageBounds:
             return "not known" if self.at_least_s is None else f"at least {duration(self.at_least_s)}"
         if self.at_least_s is None:
             return f"at most {duration(self.at_most_s)}"
-        if round(self.at_least_s, 2) == round(self.at_most_s, 2):
-            return duration(self.at_most_s)
-        return f"{duration(self.at_least_s)} to {duration(self.at_most_s)}"
+        least, most = duration(self.at_least_s), duration(self.at_most_s)
+        return most if least == most else f"{least} to {most}"
 
 
 @dataclass(frozen=True, slots=True)

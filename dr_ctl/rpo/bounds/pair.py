@@ -92,7 +92,7 @@ class Pair:
         then = recorded.compared.get(name)
         if then is not None and len((both := Readings(name, then)).us):
             sent, acked = _streams(both, both.grids, end_us, known)
-            apart = Comparison.of(sent, acked, of)
+            apart = Comparison.of(sent, acked, of).with_left(readings)
             came = _arrived_at_peer(
                 [row for row in live if row.pair == name and messages.outflow_of(row.name) is not None], then
             )

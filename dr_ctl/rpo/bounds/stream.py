@@ -9,7 +9,7 @@ the last reading of the outflows. Messages that lay at one site alone, and were 
 docs/rpo-method.md ("A failover's bounds") says how each bound is computed."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from functools import cached_property
 from typing import Final, Literal, Self
 
@@ -27,6 +27,7 @@ from dr_ctl.rpo.history.newest import WINDOW_US
 CARRY_MESSAGES: Final = ("mirror", "mixed")
 CARRY_ACKS: Final = ("acks", "mixed")
 UNBOUNDED: Final = 1 << 60  # a count that stands for: no bound is known
+_TRIED: Final = 8  # readings of the queues: one broker's counters are not read in one instant, and may not match
 _MIN_TO_EXTRAPOLATE: Final = 10  # fewer messages in the busiest minute give no rate beyond the history, and no bound
 
 
@@ -135,13 +136,18 @@ class EventStream:
         read = read[(counts.depth[rows][:, read] != NA).all(axis=0)]
         depths = {row: np.full(queues.count, counts.depth[row, index]) for row in rows}
         parts = []
-        if len(read):
-            at = int(read[-1])
-            at_reading = {row: self._at_reading(row, at, queues) for row in rows}
+        for at in read[: -_TRIED - 1 : -1].tolist():
+            told = {row: self._at_reading(row, at, queues) for row in rows}
+            at_reading = {
+                row: np.full(queues.count, counts.depth[row, at]) if of_groups is None else of_groups
+                for row, of_groups in told.items()
+            }
             parts.append(self._with_arrivals(rows, at, self._summed(at_reading), queues))
             if readings.start_id[at] == readings.start_id[index]:
                 put = counts.added[:, index] - counts.added[:, at]
                 depths = {row: np.minimum(depths[row], at_reading[row] + put[row]) for row in rows}
+            if all(of_groups is not None for of_groups in told.values()):
+                break
         parts.append(self._with_arrivals(rows, index, self._summed(depths), queues))
         known = [[part for part in of_group if part is not None] for of_group in zip(*parts, strict=True)]
         return [min(candidates, key=lambda part: part.at_most, default=None) for candidates in known]
@@ -155,15 +161,18 @@ class EventStream:
         ]
         return np.sum(parts, axis=0)
 
-    def _at_reading(self, row: int, index: int, queues: QueueGroups) -> Ints:
+    def _at_reading(self, row: int, index: int, queues: QueueGroups) -> Ints | None:
         """Bound the content of each group at a reading of the queues: no more than the outflow's depth, no more than
         the queues counted since the cut, and, of messages, no more than lie in the queues. Content that no queue
-        accounts for may be of any group, and is added to each."""
+        accounts for may be of any group, and is added to each. The result is None where this reading tells no more than
+        the depth."""
         readings, counts, own = self.readings, self.readings.outflows, self.queues[row]
         depth = np.full(queues.count, counts.depth[row, index])
         now, of_messages = int(np.searchsorted(readings.full, index)), self.counter == "added"
-        if counts.names[row][0] == "acks" or not len(own) or (readings.queues.depth[own, now] == NA).any():
+        if counts.names[row][0] == "acks" or not len(own):
             return depth
+        if (readings.queues.depth[own, now] == NA).any():
+            return None
         # Count from the last reading of the queues before the cut, else from the first of this start.
         same_start = np.flatnonzero(readings.start_id[readings.full] == readings.start_id[index])
         cut = readings.cuts[row, index]
@@ -172,8 +181,10 @@ class EventStream:
         accounted = self._accounted(readings.grids, [row]).least(then, now)[0]
         unattributed = max(0, int(counts.added[row, index] - counts.added[row, readings.full[then]] - accounted))
         in_queues = readings.queues.depth[own, now]
-        if not len(until_cut) and (unattributed or not of_messages or then == now):
-            return depth  # earlier content may be of any queue
+        if not len(until_cut) and not of_messages:
+            return depth
+        if not len(until_cut) and (unattributed or then == now):
+            return None  # earlier content may be of any queue
         since_cut = readings.grids.counted[self.counter].most(then, now)[own] if len(until_cut) else in_queues
         most = np.minimum(since_cut, in_queues) if of_messages else since_cut
         is_in = queues.group[own] >= 0
@@ -299,7 +310,8 @@ class Divergence:
     difference lasts, so that nobody can say why. With `has_ids` ids tell which copies at the peer were consumed, so
     that none is a duplicate. With `is_all` all messages at the site count as lost, because copies of messages consumed
     at the peer stay until a client receives them, or because ids were not compared. `uncopied` counts, by id, the
-    messages without a copy at the peer; it is None where ids were not compared."""
+    messages without a copy at the peer; it is None where ids were not compared. `left` is the depth of the queue at a
+    later reading of the site alone: no more than that is lost."""
 
     name: str
     at_site: int
@@ -309,17 +321,20 @@ class Divergence:
     has_ids: bool
     is_all: bool
     uncopied: int | None
+    left: int | None = None
 
     @property
     def only_at_site(self) -> int:
         """The number of messages that lay at the site alone, as far as it is known."""
-        return self.at_site if self.uncopied is None else max(self.at_site - self.at_peer, self.uncopied)
+        alone = self.at_site if self.uncopied is None else max(self.at_site - self.at_peer, self.uncopied)
+        return alone if self.left is None else min(alone, self.left)
 
     def text(self, site: str, other: str) -> str:
         copies = f", {self.uncopied} of them without a copy" if self.uncopied else ""
         note = f", copies of what was done at {other} among them" if self.is_all else ""
         note = ", not compared by id" if self.uncopied is None else note
-        return f"{self.name}: {self.at_site} at {site}{copies}, {self.at_peer} at {other}{note}"
+        left = f", {self.left} left at {site}" if self.left is not None and self.left != self.at_site else ""
+        return f"{self.name}: {self.at_site} at {site}{copies}, {self.at_peer} at {other}{note}{left}"
 
 
 @dataclass(frozen=True)
@@ -338,6 +353,18 @@ class Comparison:
         lately = readings.at_both[us >= us[-1] - RECENT_US]
         compared = _Compared(readings, lately, messages, acknowledgements, lost_site)
         return cls(int(us[-1]), {queue.name: queue for queue in compared.queues()})
+
+    def with_left(self, readings: Readings) -> Self:
+        """Return this with the depths at the newest reading of the site's queues."""
+
+        def with_left(queue: Divergence) -> Divergence:
+            row = readings.index.get(queue.name)
+            left = NA if row is None or not len(readings.full) else int(readings.queues.depth[row, -1])
+            if left == NA:
+                return queue
+            return replace(queue, left=left, lost=None if queue.lost is None else min(queue.lost, left))
+
+        return replace(self, queues={name: with_left(queue) for name, queue in self.queues.items()})
 
     def lost(self, names: Collection[str] | None = None) -> tuple[int, int] | None:
         """Return two numbers for these queues, or for all: the messages at the site alone that were not on their way,
