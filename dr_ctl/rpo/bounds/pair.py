@@ -5,7 +5,7 @@ that came since if the growth went on."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final, Self
@@ -65,9 +65,10 @@ def copies_without_ack(readings: Readings, name: str, serving: Ints) -> int | No
 class Pair:
     """A pair whose outflow was not read has no readings. `stale_copies` counts by queue the copies that lost
     acknowledgements left at the other site (None: not read), and `delivering` the most messages that clients had.
-    `apart` compares the queues that differ between the sites. No outflow ships the `not_shipped` queues, or not all of
-    them. `overtaken` counts the messages that came to the other site since the last reading of both, if the outflow and
-    the pace do not explain them: then the pace says nothing."""
+    `apart` compares the queues that differ between the sites. No outflow ships the queues of `not_shipped`, or not all
+    of them; their values bound what came to each since the sites were compared, and still lies there. `overtaken`
+    counts the messages that came to the other site since the last reading of both, if the outflow and the pace do not
+    explain them: then the pace says nothing."""
 
     name: str
     readings: Readings
@@ -76,7 +77,7 @@ class Pair:
     stale_copies: Mapping[str, int | None]
     delivering: Mapping[str, int | None]
     apart: Comparison
-    not_shipped: Sequence[str]
+    not_shipped: Mapping[str, int | None]
     overtaken: int | None
 
     @classmethod
@@ -90,7 +91,8 @@ class Pair:
         delivering = {queue: readings.most_delivering(index) for queue, index in readings.index.items()}
         apart, overtaken = NOTHING_COMPARED, None
         then = recorded.compared.get(name)
-        if then is not None and len((both := Readings(name, then)).us):
+        both = None if then is None else Readings(name, then)
+        if then is not None and both is not None and len(both.us):
             sent, acked = _streams(both, both.grids, end_us, known)
             apart = Comparison.of(sent, acked, of).with_left(readings)
             came = _arrived_at_peer(
@@ -101,7 +103,8 @@ class Pair:
         not_shipped += [
             name for name, queue in apart.queues.items() if queue.uncopied is None and name in readings.index
         ]
-        return cls(name, readings, messages, acknowledgements, copies, delivering, apart, not_shipped, overtaken)
+        of_unshipped = {queue: _came_unshipped(queue, both, readings, apart) for queue in not_shipped}
+        return cls(name, readings, messages, acknowledgements, copies, delivering, apart, of_unshipped, overtaken)
 
     def until(self, end_us: int) -> Pair:
         messages, acknowledgements = (replace(side, end_us=end_us) for side in (self.messages, self.acknowledgements))
@@ -119,11 +122,15 @@ class Pair:
     def lost(self) -> LossTerm | None:
         bound, apart = self.messages.all_queues, self.apart.lost()
         if self.not_shipped:
-            bound = sum_of([bound, self.messages.not_shipped(self.not_shipped)])
+            bound = sum_of([bound, self._not_shipped(self.not_shipped)])
         if bound is None or apart is None or self.overtaken is not None:
             return None
         beyond, alone = apart
         return replace(bound, apart=max(beyond, alone - bound.at_most))
+
+    def _not_shipped(self, names: Collection[str]) -> LossTerm | None:
+        came, since = total(self.not_shipped[name] for name in names), self.messages.not_shipped(names)
+        return None if came is None or since is None else replace(since, at_reading=came)
 
     @cached_property
     def duplicates(self) -> int | None:
@@ -159,7 +166,7 @@ class Pair:
         if not self._is_paced:
             return None
         is_shipped = name not in self.not_shipped
-        own = self.messages.by_queue.get(name, 0) if is_shipped else at_most(self.messages.not_shipped([name]))
+        own = self.messages.by_queue.get(name, 0) if is_shipped else at_most(self._not_shipped([name]))
         return _with_divergence(own, self.apart.lost([name]))
 
     def queue_duplicates(self, name: str) -> int | None:
@@ -177,12 +184,28 @@ class Pair:
             return None
         own = self.messages.of_patterns(patterns)
         if not_shipped := [name for name in self.not_shipped if matches(patterns, name)]:
-            own = total([own, at_most(self.messages.not_shipped(not_shipped))])
+            own = total([own, at_most(self._not_shipped(not_shipped))])
         return _with_divergence(own, self.apart.lost([name for name in self.apart.queues if matches(patterns, name)]))
 
 
 def _streams(readings: Readings, grids: Grids, end_us: int, lost: Mapping[str, int]) -> tuple[EventStream, EventStream]:
     return EventStream(readings, grids, "added", end_us, lost), EventStream(readings, grids, "acked", end_us, lost)
+
+
+def _came_unshipped(name: str, compared: Readings | None, readings: Readings, apart: Comparison) -> int | None:
+    """Bound the messages that came to a queue between the last reading of both sites and the newest one of this site,
+    and still lie there, beside those that `apart` counts."""
+    row = readings.index[name]
+    depth, added = int(readings.queues.depth[row, -1]), int(readings.queues.added[row, -1])
+    if depth == NA:
+        return None
+    alone = apart.queues[name].only_at_site if name in apart.queues else 0
+    if compared is None or name not in compared.index or not len(compared.at_both):
+        return depth
+    before = int(compared.queues.added[compared.index[name], compared.at_both[-1]])
+    is_counted = NA not in (added, before) and same_start(compared.last_start, readings.last_start)
+    came = added - before if is_counted else depth
+    return min(max(0, came), max(0, depth - alone))
 
 
 def _arrived_at_peer(live: Iterable[Row], then: Recent) -> int:
@@ -226,6 +249,7 @@ def likely(pairs: Sequence[Pair], end_us: int) -> tuple[int | None, int | None]:
     lost, duplicates = (sum(own) for own in zip(*(_of_pair(pair, end_us) for pair in pairs), strict=True))
     # Messages lay at one site alone beside those on their way.
     alone_lost = sum(of.lost or 0 for pair in pairs for of in pair.apart.queues.values() if not of.is_all)
+    alone_lost += sum(count or 0 for pair in pairs for count in pair.not_shipped.values())
     alone_duplicates = sum((pair.apart.duplicates() or (0, 0))[0] for pair in pairs)
     known = ((lost, alone_lost), (duplicates, alone_duplicates))
     lost_count, duplicate_count = (None if math.isnan(of) else round(of) + alone for of, alone in known)

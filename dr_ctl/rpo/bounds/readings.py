@@ -360,6 +360,11 @@ class Readings:
         return None if not counts or counts[-1] == NA else counts[-1]
 
     @cached_property
+    def last_start(self) -> str | None:
+        known = self.rows.filter(pc.is_valid(self.rows["start"])).sort_by("us")["start"]
+        return known[-1].as_py() if len(known) else None
+
+    @cached_property
     def index(self) -> Mapping[str, int]:
         return {name: index for index, (_, name) in enumerate(self.queues.names)}
 

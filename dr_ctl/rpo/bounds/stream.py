@@ -106,7 +106,7 @@ class EventStream:
             return None
         return at_most(self._with_arrivals(self.rows, min(self._last.values()), np.zeros(1, np.int64), None)[0])
 
-    def not_shipped(self, names: Sequence[str]) -> LossTerm | None:
+    def not_shipped(self, names: Iterable[str]) -> LossTerm | None:
         """Bound the arrivals in some queues since the last reading by their own counts: no outflow ships them."""
         grids = self.gaps_filled
         windows = Windows(grids.us[grids.full], grids.asked[grids.full], grids.start_id[grids.full])
