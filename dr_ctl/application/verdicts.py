@@ -248,7 +248,8 @@ class Assessment:
         then = assessment.verdict(FAILOVER, spec.target)
         lives = {Role.SERVING: f"{lost} serves", Role.UNKNOWN: f"{lost} may serve"}
         text = f"refused while {lives.get(role) or role_text(self.snapshot, lost)}; if {lost} is lost: {then.text}"
-        costs = assessment.exposure(lost).refused_today(spec)
+        waits = self.snapshot.roles[spec.target] is Role.STANDBY
+        costs = assessment.exposure(lost).refused_today(spec) if waits else None
         return replace(_verdict(spec, text, (*findings, *besides(then.findings, lost))), acceptance=costs)
 
 
