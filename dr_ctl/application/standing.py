@@ -22,6 +22,7 @@ from dr_ctl.topologies.registry import Snapshot
 
 START: Final = "`dr-ctl sync` on the machine of this STATE, best as a service."
 NOT_NOW: Final = "Not now: the agent works only while one site serves. A failover's bound counts copies that it left."
+LATER: Final = "`dr-ctl sync` once the lost site is reinstated: until then the agent deletes nothing."
 SILENT_FOR: Final = timedelta(seconds=10)  # of the agent's file, which is written about every second
 
 
@@ -64,8 +65,10 @@ def agent_findings(opened: OpenInstallation, snapshot: Snapshot) -> list[Finding
         return [replace(found("DR-AGENT-008.never"), remedy=NOT_NOW)]
     rows = last.get("findings", []) if last.get("primary") == site else []  # the agent's own
     own = [Finding(row["id"], Severity(row["severity"]), row["text"], row["remedy"]) for row in rows]
-    findings = [*_state_findings(notes, last, site), *own]
-    return findings if serving else [replace(finding, remedy=NOT_NOW) for finding in findings]
+    of_state = [*_state_findings(notes, last, site)]
+    if not serving:
+        return [replace(finding, remedy=NOT_NOW) for finding in (*of_state, *own)]
+    return [*([replace(finding, remedy=LATER) for finding in of_state] if snapshot.debts else of_state), *own]
 
 
 def _state_findings(notes: Notes, last: Mapping[str, Any], site: str) -> Iterator[Finding]:
