@@ -64,7 +64,7 @@ def reword_refusal(
     return replace(decided, findings=(first, *others))
 
 
-def awaited(snapshot: Snapshot) -> str | None:
+def down_beside_standby(snapshot: Snapshot) -> str | None:
     """Return the site that is down where the other one is a standby and none serves."""
     by_role = {role: site for site, role in snapshot.roles.items()}
     return by_role.get(Role.DOWN) if by_role.keys() == {Role.DOWN, Role.STANDBY} else None

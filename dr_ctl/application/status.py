@@ -201,7 +201,7 @@ def _judged(caller: Caller, opened: OpenInstallation, snapshot: Snapshot) -> Res
     problems = paged(assessment, debts, last_sample, now)
     health = problems[0].page or Health.OK if problems else Health.OK
     site, run = assessment.served_by, assessment.open_run
-    exposed = site if site is not None else lost_site.awaited(snapshot)
+    exposed = site if site is not None else lost_site.down_beside_standby(snapshot)
     bounds = assessment.if_lost(exposed).now() if exposed is not None else None
     sampled_at = last_sample.at if site is not None else None
     sample_s = None if sampled_at is None else max(0.0, (now - sampled_at).total_seconds())

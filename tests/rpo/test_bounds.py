@@ -867,6 +867,14 @@ def test_what_came_to_a_queue_that_nothing_ships_while_the_other_site_was_away_i
     assert (found.lost.likely, found.lost.at_most) == (lost, pytest.approx(lost, abs=2))
 
 
+def test_a_queue_that_nothing_ships_and_that_is_gone_at_both_sites_is_no_loss(tmp_path: Path) -> None:
+    """As a reply queue that comes and goes."""
+    rows = [row for second in range(10) for row in look_at_both(second, {"reply": (3, 0)}, {("mirror", "calm"): 0})]
+    rows += [row for second in range(10, 20) for row in look_at_both(second, {"calm": (0, 0)}, {("mirror", "calm"): 0})]
+
+    assert asked_of_both(tmp_path, rows).lost.at_most == 0
+
+
 @pytest.mark.parametrize(("depth", "expected"), [(None, 30), (50, 30), (12, 12)])
 def test_no_more_is_likely_to_come_twice_than_lies_at_the_other_site(
     tmp_path: Path, depth: int | None, expected: int

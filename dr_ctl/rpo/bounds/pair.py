@@ -77,7 +77,7 @@ class Pair:
     stale_copies: Mapping[str, int | None]
     delivering: Mapping[str, int | None]
     apart: Comparison
-    not_shipped: Mapping[str, int | None]
+    not_shipped: Mapping[str, int]
     overtaken: int | None
 
     @classmethod
@@ -129,8 +129,8 @@ class Pair:
         return replace(bound, apart=max(beyond, alone - bound.at_most))
 
     def _not_shipped(self, names: Collection[str]) -> LossTerm | None:
-        came, since = total(self.not_shipped[name] for name in names), self.messages.not_shipped(names)
-        return None if came is None or since is None else replace(since, at_reading=came)
+        since = self.messages.not_shipped(names)
+        return None if since is None else replace(since, at_reading=sum(self.not_shipped[name] for name in names))
 
     @cached_property
     def duplicates(self) -> int | None:
@@ -192,19 +192,16 @@ def _streams(readings: Readings, grids: Grids, end_us: int, lost: Mapping[str, i
     return EventStream(readings, grids, "added", end_us, lost), EventStream(readings, grids, "acked", end_us, lost)
 
 
-def _came_unshipped(name: str, compared: Readings | None, readings: Readings, apart: Comparison) -> int | None:
+def _came_unshipped(name: str, compared: Readings | None, readings: Readings, apart: Comparison) -> int:
     """Bound the messages that came to a queue between the last reading of both sites and the newest one of this site,
     and still lie there, beside those that `apart` counts."""
-    row = readings.index[name]
-    depth, added = int(readings.queues.depth[row, -1]), int(readings.queues.added[row, -1])
-    if depth == NA:
-        return None
-    alone = apart.queues[name].only_at_site if name in apart.queues else 0
-    if compared is None or name not in compared.index or not len(compared.at_both):
+    depth, added = readings.newest(name, apart.at_us or 0) or (0, NA)
+    if compared is None or apart.at_us is None or name not in compared.index:
         return depth
     before = int(compared.queues.added[compared.index[name], compared.at_both[-1]])
     is_counted = NA not in (added, before) and same_start(compared.last_start, readings.last_start)
     came = added - before if is_counted else depth
+    alone = apart.queues[name].only_at_site if name in apart.queues else 0
     return min(max(0, came), max(0, depth - alone))
 
 
@@ -249,7 +246,7 @@ def likely(pairs: Sequence[Pair], end_us: int) -> tuple[int | None, int | None]:
     lost, duplicates = (sum(own) for own in zip(*(_of_pair(pair, end_us) for pair in pairs), strict=True))
     # Messages lay at one site alone beside those on their way.
     alone_lost = sum(of.lost or 0 for pair in pairs for of in pair.apart.queues.values() if not of.is_all)
-    alone_lost += sum(count or 0 for pair in pairs for count in pair.not_shipped.values())
+    alone_lost += sum(sum(pair.not_shipped.values()) for pair in pairs)
     alone_duplicates = sum((pair.apart.duplicates() or (0, 0))[0] for pair in pairs)
     known = ((lost, alone_lost), (duplicates, alone_duplicates))
     lost_count, duplicate_count = (None if math.isnan(of) else round(of) + alone for of, alone in known)

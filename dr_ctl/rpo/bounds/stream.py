@@ -358,10 +358,9 @@ class Comparison:
         """Return this with the depths at the newest reading of the site's queues."""
 
         def with_left(queue: Divergence) -> Divergence:
-            row = readings.index.get(queue.name)
-            left = NA if row is None or not len(readings.full) else int(readings.queues.depth[row, -1])
-            if left == NA:
+            if (newest := readings.newest(queue.name)) is None:
                 return queue
+            left, _ = newest
             return replace(queue, left=left, lost=None if queue.lost is None else min(queue.lost, left))
 
         return replace(self, queues={name: with_left(queue) for name, queue in self.queues.items()})
