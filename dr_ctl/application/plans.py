@@ -305,7 +305,8 @@ def _commands(spec: Spec, needed: int, saved: Path | None = None, *, signed: int
     words = shlex.join(["plan", spec.operation, "--to", spec.target, *spec.typed(), "--out", str(plan)])
     first = "" if saved is not None else f"`dr-ctl {words}`, then "
     signers = f"{needed - signed} more of the signers" if signed else f"{needed} of the signers"
-    sign = f"{signers}, each: `dr-ctl plan approve {shlex.quote(str(plan))}`"
+    each = ", each" if needed - signed > 1 else ""
+    sign = f"{signers}{each}: `dr-ctl plan approve {shlex.quote(str(plan))}`"
     return f"{first}{sign}; then `{_with_plan(spec, plan)}`."
 
 
