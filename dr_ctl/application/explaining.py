@@ -66,12 +66,9 @@ def _defined(word: str) -> Result:
     of = {name.lower(): row for name, row in words().items()}.get(" ".join(word.lower().split()))
     if of is None:
         named = f"{word} is no exit code, no finding and no word of the glossary" if word else "nothing was named"
-        near = get_close_matches(word.lower(), words()) if word else words()
-        listed = (
-            f"The {'nearest ' * bool(word)}words are: {', '.join(near)}."
-            if near
-            else "`dr-ctl explain` lists the words."
-        )
+        near = get_close_matches(word.lower(), words())
+        listed = f"The words are: {', '.join(words())}." if not word else "`dr-ctl explain` lists the words."
+        listed = f"The nearest words are: {', '.join(near)}." if near else listed
         remedy = (
             "As in `dr-ctl explain 22`, `dr-ctl explain DR-RUN-003` or `dr-ctl explain fence`; `dr-ctl --help` lists "
             f"the exit codes. {listed}"

@@ -72,7 +72,7 @@ def down_beside_standby(snapshot: Snapshot) -> str | None:
 
 def waits_for_store(snapshot: Snapshot, site: str) -> bool:
     """Say whether a site waits for the one store, which another process holds."""
-    return snapshot.store_is_held and snapshot.roles[site] is Role.STANDBY
+    return snapshot.lacks_held_store(site) and snapshot.roles[site] is Role.STANDBY
 
 
 def _against_presumption(snapshot: Snapshot, lost: str, opened: OpenInstallation) -> Iterator[Finding]:

@@ -847,16 +847,17 @@ def test_what_clients_have_consumed_since_both_sites_were_compared_is_not_lost(t
     assert (before.lost.at_most, after.lost.at_most) == (5, 2)
 
 
-@pytest.mark.parametrize(("start", "lost"), [("1", 130), ("2", 130)])
+@pytest.mark.parametrize(("start", "lay", "lost"), [("1", 30, 130), ("2", 30, 130), ("1", 0, 100)])
 def test_what_came_to_a_queue_that_nothing_ships_while_the_other_site_was_away_is_lost(
-    tmp_path: Path, start: str, lost: int
+    tmp_path: Path, start: str, lay: int, lost: int
 ) -> None:
-    """A message a second, for a hundred seconds after both sites were read."""
+    """A message a second, for a hundred seconds after both sites were read; perhaps to a new queue of that name."""
     rows = [row for second in range(20) for row in look_at_both(second, {"alone": (30, 0)}, {("mirror", "calm"): 0})]
     for second in range(20, 120):
         came = second - 19
-        read = look_at_both(second, {"alone": (30 + came, 0)}, {("mirror", "calm"): 0}, met=False)
-        told = [replace(row, added=1000 + came) if row.kind == "queue" else row for row in read]
+        read = look_at_both(second, {"alone": (lay + came, 0)}, {("mirror", "calm"): 0}, met=False)
+        counts = {"added": 1000 + came} if lay else {"added": came, "acked": 0}
+        told = [replace(row, **counts) if row.kind == "queue" else row for row in read]
         rows += [replace(row, start=start) if row.start == "1" else row for row in told]
     down = Row(site="london", ts=at(119.5), pair=PAIR, kind="site", name="down", took_ms=1)
     write([*rows, down], tmp_path)

@@ -193,16 +193,18 @@ def _streams(readings: Readings, grids: Grids, end_us: int, lost: Mapping[str, i
 
 
 def _came_unshipped(name: str, compared: Readings | None, readings: Readings, apart: Comparison) -> int:
-    """Bound the messages that came to a queue between the last reading of both sites and the newest one of this site,
-    and still lie there, beside those that `apart` counts."""
-    depth, added = readings.newest(name, apart.at_us or 0) or (0, NA)
+    """Bound the messages that came to a queue after the last reading of both sites, and lie there at the newest one of
+    this site, beside those that `apart` counts. Counters that fell are those of another queue of that name."""
+    depth, added, acked = readings.newest(name, apart.at_us or 0) or (0, NA, NA)
     if compared is None or apart.at_us is None or name not in compared.index:
         return depth
-    before = int(compared.queues.added[compared.index[name], compared.at_both[-1]])
-    is_counted = NA not in (added, before) and same_start(compared.last_start, readings.last_start)
-    came = added - before if is_counted else depth
+    at = compared.index[name], compared.at_both[-1]
+    came, gone = added - int(compared.queues.added[at]), acked - int(compared.queues.acked[at])
+    is_read = NA not in (added, acked, compared.queues.added[at], compared.queues.acked[at])
+    is_same = compared.last_start is not None and same_start(compared.last_start, readings.last_start)
+    came = came if is_read and is_same and min(came, gone) >= 0 else depth
     alone = apart.queues[name].only_at_site if name in apart.queues else 0
-    return min(max(0, came), max(0, depth - alone))
+    return min(came, max(0, depth - alone))
 
 
 def _arrived_at_peer(live: Iterable[Row], then: Recent) -> int:

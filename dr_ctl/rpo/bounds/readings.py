@@ -359,13 +359,18 @@ class Readings:
         counts = [int(grid[row, compared[-1]]) for row in self.uncopied.rows.get(name, ())]
         return None if not counts or counts[-1] == NA else counts[-1]
 
-    def newest(self, name: str, after_us: int = 0) -> tuple[int, int] | None:
-        """Return the depth of a queue at its newest reading, and how many had come, which may be unread. The result is
-        None if it was not read after that moment."""
+    def newest(self, name: str, after_us: int = 0) -> tuple[int, int, int] | None:
+        """Return the depth of a queue at its newest reading, and how many had come and gone, which may be unread. The
+        result is None if it was not read after that moment."""
         if (row := self.index.get(name)) is None:
             return None
         read = np.flatnonzero((self.queues.depth[row] != NA) & (self.us[self.full] > after_us))
-        return (int(self.queues.depth[row, read[-1]]), int(self.queues.added[row, read[-1]])) if len(read) else None
+        if not len(read):
+            return None
+        depth, added, acked = (
+            int(of[row, read[-1]]) for of in (self.queues.depth, self.queues.added, self.queues.acked)
+        )
+        return depth, added, acked
 
     @cached_property
     def last_start(self) -> str | None:

@@ -27,7 +27,7 @@ from dr_ctl.rpo.history.newest import WINDOW_US
 CARRY_MESSAGES: Final = ("mirror", "mixed")
 CARRY_ACKS: Final = ("acks", "mixed")
 UNBOUNDED: Final = 1 << 60  # a count that stands for: no bound is known
-_TRIED: Final = 8  # readings of the queues: one broker's counters are not read in one instant, and may not match
+_TRIED: Final = 8  # readings of the queues: a broker's counters are not read in one instant, and may not match
 _MIN_TO_EXTRAPOLATE: Final = 10  # fewer messages in the busiest minute give no rate beyond the history, and no bound
 
 
@@ -357,13 +357,13 @@ class Comparison:
     def with_left(self, readings: Readings) -> Self:
         """Return this with the depths at the newest reading of the site's queues."""
 
-        def with_left(queue: Divergence) -> Divergence:
-            if (newest := readings.newest(queue.name)) is None:
+        def counted(queue: Divergence) -> Divergence:
+            if (newest := readings.newest(queue.name, self.at_us or 0)) is None:
                 return queue
-            left, _ = newest
+            left, *_ = newest
             return replace(queue, left=left, lost=None if queue.lost is None else min(queue.lost, left))
 
-        return replace(self, queues={name: with_left(queue) for name, queue in self.queues.items()})
+        return replace(self, queues={name: counted(queue) for name, queue in self.queues.items()})
 
     def lost(self, names: Collection[str] | None = None) -> tuple[int, int] | None:
         """Return two numbers for these queues, or for all: the messages at the site alone that were not on their way,

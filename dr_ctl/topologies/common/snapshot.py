@@ -95,9 +95,9 @@ class Snapshot(Generic[V_co]):
         """Say whether both sites use one store, so that no message is lost with a site."""
         return False
 
-    @property
-    def store_is_held(self) -> bool:
-        """Say whether some broker holds the one store of both sites."""
+    def lacks_held_store(self, site: str) -> bool:
+        """Say whether the one store of both sites is held, and not by a broker of this site."""
+        del site
         return False
 
     @property

@@ -261,7 +261,7 @@ def _wait_until_served(
     # If the source still holds the store, the stop had no effect; if no broker holds it, no site serves.
     if kept:
         return Failed(f"{text}; {move.source} still holds it")
-    if fails_over and snapshot.store_is_held:
+    if fails_over and snapshot.lacks_held_store(move.target):
         text = f"{text}; the store is held: end the broker's process of {move.source} for certain"
     if fails_over:
         return Failed(f"{text}; dr-ctl sent {move.target} no call, because it takes the store by itself")

@@ -253,10 +253,10 @@ class StoreSnapshot(snapshot.Snapshot[BrokerView]):
     def one_store(self) -> bool:
         return not any(view.store.replicated for site in self.sites for view in self.views(site))
 
-    @property
-    def store_is_held(self) -> bool:
-        locks = [view.lock for site in self.sites for view in self.views(site) if view.lock is not None]
-        return self.one_store and any(lock.held for lock in locks)
+    def lacks_held_store(self, site: str) -> bool:
+        locks = [view.lock for name in self.sites for view in self.views(name) if view.lock is not None]
+        own = [view for view in self.views(site) if view.has_the_store or view.may_take_store]
+        return self.one_store and any(lock.held for lock in locks) and not own
 
 
 def make_snapshot(sites: Mapping[str, Mapping[str, BrokerView | Silent]]) -> StoreSnapshot:
